@@ -21,6 +21,7 @@ from torch_ops.conv1d import (  # noqa: E402
     conv1d,
     conv1d_act,
     conv1d_backward,
+    conv_transpose1d,
     convolve,
 )
 from torch_ops.csr import CSR  # noqa: E402
@@ -58,6 +59,7 @@ __all__ = [
     "conv1d",
     "conv1d_act",
     "conv1d_backward",
+    "conv_transpose1d",
     "convert",
     "convolve",
     "cumsum",

@@ -13,9 +13,14 @@ __all__ = ["convert"]
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
-_COUNTERPARTS = {torch.nn.Conv1d: nn.Conv1d, torch.nn.Upsample: nn.Upsample}
+_COUNTERPARTS = {
+    torch.nn.Conv1d: nn.Conv1d,
+    torch.nn.ConvTranspose1d: nn.ConvTranspose1d,
+    torch.nn.Upsample: nn.Upsample,
+}
 _ORIGINALS = {
     nn.Conv1d: torch.nn.Conv1d,
+    nn.ConvTranspose1d: torch.nn.ConvTranspose1d,
     nn.Upsample: torch.nn.Upsample,
     nn.UpsampleNearest2d: torch.nn.Upsample,
 }
@@ -29,6 +34,7 @@ def convert(model: Model, reverse: bool = False) -> Model:
     module                                  becomes
     ======================================  ===========================================================
     :class:`torch.nn.Conv1d`                :class:`torch_ops.nn.Conv1d`
+    :class:`torch.nn.ConvTranspose1d`       :class:`torch_ops.nn.ConvTranspose1d`
     :class:`torch.nn.Upsample`, if its      :class:`torch_ops.nn.Upsample`, which leaves inputs that
     mode is nearest or nearest-exact        are not 4-D to PyTorch
     ======================================  ===========================================================

@@ -4,6 +4,7 @@
 function                                 computes
 =======================================  ===========================================================================
 :func:`conv1d`, :func:`conv1d_backward`  :func:`torch.nn.functional.conv1d` and its gradients
+:func:`conv_transpose1d`                 :func:`torch.nn.functional.conv_transpose1d`
 :func:`conv1d_act`                       a convolution, then an activation, in one kernel
 :func:`causal_conv1d`                    a depthwise convolution of each position and the positions on its left
 :func:`causal_conv1d_update`             one position of :func:`causal_conv1d`, with a state
@@ -13,7 +14,8 @@ function                                 computes
 CUDA tensors of float16, bfloat16, float32 and float64 are computed by kernels of this library if channels are few. Weights are
 reused little there, and the kernels read and write each value about once. They support up to 8 input channels per group, or 64 into
 one output channel. In float16 and bfloat16 the forward supports 16 input channels per group, and the input's gradient with stride 1
-supports 16 output channels per group.
+supports 16 output channels per group. Transposed convolutions are computed as the input's gradient of a convolution, with input and
+output exchanged: up to 8 output channels per group are supported.
 
 float16 and bfloat16 are summed in float32. float32 is summed in float32, never in TF32. Results are bitwise reproducible on one
 kind of GPU.
@@ -39,6 +41,7 @@ __all__ = [
     "conv1d",
     "conv1d_act",
     "conv1d_backward",
+    "conv_transpose1d",
     "convolve",
 ]
 
@@ -132,6 +135,50 @@ def conv1d_act(
     """
     return _ops.conv1d_act.default(
         input, weight, bias, _list(stride), _list(padding), _list(dilation), groups, _name(activation)
+    )
+
+
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:
+    """Transposed convolution, with the semantics of :func:`torch.nn.functional.conv_transpose1d` (``aten::conv_transpose1d``).
+
+    Each input value adds its multiples of the taps to the output, ``stride`` positions behind the previous input value's. This is the
+    gradient of the input of :func:`conv1d` with the same ``weight``. The same kernels compute both, and add ``bias`` in the same pass.
+
+    Args:
+        input: tensor (N, C, L), or (C, L) without a batch, of float16, bfloat16, float32, float64 or a complex dtype; on the CPU
+            also of an integer dtype. N may be 0.
+        weight: tensor (C, O / groups, K) of ``input``'s dtype.
+        bias: tensor (O) of ``input``'s dtype.
+        stride: distance between the outputs of neighbouring input values.
+        padding: number of positions that are left out at each end of the output.
+        output_padding: number of further positions at the right end. It must be below ``stride`` or below ``dilation``.
+        groups: number of groups of channels, each convolved on its own.
+        dilation: distance between neighbouring taps, in output positions.
+
+    Returns:
+        Tensor (N, O, (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1), or without N, of ``input``'s dtype and
+        layout. Under autocast operands are cast to the lower precision, as for ATen's operator. Derivatives of any order exist, in
+        reverse and forward mode.
+
+    Raises:
+        RuntimeError: ``input`` is not 2-D or 3-D, or its rows are empty although it has a batch.
+        RuntimeError: ``weight`` is not 3-D, has no channels or taps, or does not match ``input``'s channels or ``groups``.
+        RuntimeError: ``bias`` has another shape than (O). dtypes or devices differ.
+        RuntimeError: ``stride``, ``dilation`` or ``groups`` is below 1. ``padding`` is below 0, or leaves no output.
+            ``output_padding`` is below 0, or not below ``stride`` or ``dilation``. One of them has more than one value.
+        NotImplementedError, RuntimeError: ATen does not support the dtype on this device.
+    """
+    return _ops.conv_transpose1d.default(
+        input, weight, bias, _list(stride), _list(padding), _list(output_padding), groups, _list(dilation)
     )
 
 

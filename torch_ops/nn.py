@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from torch_ops.conv1d import conv1d
+from torch_ops.conv1d import conv1d, conv_transpose1d
 from torch_ops.upsample import upsample_nearest2d, upsample_nearest_exact2d
 
-__all__ = ["Conv1d", "Upsample", "UpsampleNearest2d"]
+__all__ = ["Conv1d", "ConvTranspose1d", "Upsample", "UpsampleNearest2d"]
 
 UpsampleMode = Literal["nearest", "nearest-exact"]
 
@@ -33,6 +33,27 @@ class Conv1d(torch.nn.Conv1d):
             input = functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = 0
         return conv1d(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+
+class ConvTranspose1d(torch.nn.ConvTranspose1d):
+    """One-dimensional transposed convolution by :func:`torch_ops.conv_transpose1d`, a drop-in replacement for
+    :class:`torch.nn.ConvTranspose1d`.
+
+    Arguments, attributes, initialisation, ``state_dict``, results and exceptions are the same. ``forward`` takes ``output_size``, which
+    chooses the output padding.
+
+    ``torch.jit.trace``, ``torch.compile`` and ``torch.export`` support the module. ``torch.jit.script`` does not.
+    """
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        if self.padding_mode != "zeros":
+            raise ValueError(f"ConvTranspose1d: expected padding_mode 'zeros', got {self.padding_mode!r}")
+        output_padding = self._output_padding(
+            input, output_size, self.stride, self.padding, self.kernel_size, 1, self.dilation
+        )
+        return conv_transpose1d(
+            input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
+        )
 
 
 class UpsampleNearest2d(torch.nn.Upsample):

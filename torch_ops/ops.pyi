@@ -53,6 +53,16 @@ def conv1d_backward(
     bias: Tensor | None = None,
     activation: str = "none",
 ) -> tuple[Tensor, Tensor, Tensor]: ...
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = (1,),
+    padding: int | Sequence[int] = (0,),
+    output_padding: int | Sequence[int] = (0,),
+    groups: int = 1,
+    dilation: int | Sequence[int] = (1,),
+) -> Tensor: ...
 def convolve(a: Tensor, v: Tensor, mode: str = "full") -> Tensor: ...
 @overload
 def cumsum(

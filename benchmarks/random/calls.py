@@ -413,20 +413,27 @@ def convolution(d: Draw) -> Call:
     taps, stride, dilation = d.size(1, 33), d.choice((1, 1, 1, 2, 3, 4)), d.choice((1, 1, 1, 2, 3))
     padding = d.choice((0, taps // 2, taps - 1))
     batch, length = d.size(1, 8), d.size(1, max(1, d.most // (8 * groups * of_group)))
+    transposed, more = d.chance(0.3), d.randrange(stride + 1)
+    if transposed:
+        length = max(1, length // stride)
     # oneDNN's kernels for half types read memory that is not theirs, or never return (torch 2.11).
     dtype = d.choice((torch.float32, torch.float64) if d.device == "cpu" else FLOATING)
     shape = (groups * of_group, length + dilation * (taps - 1))
+    weight = (groups * of_group, outputs, taps) if transposed else (groups * outputs, of_group, taps)
     views = [
         d.operand(shape if d.chance(0.1) else (batch, *shape), dtype),
-        d.operand((groups * outputs, of_group, taps), dtype if d.chance(0.97) else d.dtype()),
+        d.operand(weight, dtype if d.chance(0.97) else d.dtype()),
     ]
     if d.chance(0.5):
         views.append(d.operand((groups * outputs,), dtype))
 
     def call(a, x, w, b=None):
+        if transposed:
+            return F.conv_transpose1d(x, w, b, stride, padding, more, groups, dilation)
         return F.conv1d(x, w, b, stride, padding, dilation, groups)
 
-    form = f"conv1d, stride {stride}, padding {padding}, dilation {dilation}, {groups} groups"
+    form = f"conv_transpose1d, output padding {more}" if transposed else "conv1d"
+    form += f", stride {stride}, padding {padding}, dilation {dilation}, {groups} groups"
     return Call(form, call, views)
 
 

@@ -16,7 +16,7 @@ from benchmarks.harness.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.harness.peers import INDUCTOR, Peer
 from benchmarks.harness.room import Case
 from benchmarks.rooms import conv1d as bench_conv1d
-from benchmarks.rooms import convolutions
+from benchmarks.rooms import convolutions, transposed
 from benchmarks.rooms import dot as bench_dot
 from benchmarks.rooms import index_add as bench_index_add
 from benchmarks.rooms import segment as bench_segment
@@ -385,6 +385,20 @@ def causal_conv1d(draw: Draw, backward: bool = False) -> Problem:
     return Problem("conv1d", "conv1d_act", name, dtype, None, build_forward, inductor=bench_conv1d.INDUCTOR_ACT)
 
 
+def conv_transpose1d(draw: Draw, op: str = transposed.FORWARD) -> Problem:
+    """The convolutions of conv1d() with input and output exchanged."""
+    most_values = min(draw.choice((1 << 20, 1 << 23, 1 << 25)), draw.largest // 8)
+    of = draw.choice(convolutions.sample(2, draw.randrange(1 << 30), most_values))  # one of each kind
+    span = (of.taps - 1) * of.dilation
+    least = (of.out_length - 1) * of.stride + span + 1
+    padding = min(of.padding, (least - 1) // 2)
+    more = draw.randrange(of.stride)
+    sizes = of.out_channels, of.out_length, of.channels, of.taps, of.stride, padding, more, of.dilation, of.groups
+    case = transposed.Transposed(of.batch, *sizes)
+    dtype = draw.dtype()
+    return Problem("conv1d", op, case.name, dtype, None, case.case(op, dtype).build, peers=())
+
+
 def convolve(draw: Draw) -> Problem:
     dtype = draw.dtype()
     values = draw.values(dtype, 2, 1 << 28)
@@ -417,6 +431,8 @@ FAMILIES: dict[str, Callable[[Draw], Problem]] = {
     "conv1d backward": functools.partial(conv1d, backward=True),
     "causal_conv1d, silu": causal_conv1d,
     "causal_conv1d backward": functools.partial(causal_conv1d, backward=True),
+    "conv_transpose1d": conv_transpose1d,
+    "conv_transpose1d backward": functools.partial(conv_transpose1d, op=transposed.BACKWARD),
     "convolve": convolve,
 }
 

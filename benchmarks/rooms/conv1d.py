@@ -1,4 +1,4 @@
-"""Cases of one-dimensional convolution, forward and backward (of input and weight), and of convolve.
+"""Cases of one-dimensional convolution, forward and backward (of input and weight), of transposed convolution, and of convolve.
 
 Names of cases: "dw" is depthwise, "CL" is channels-last, and "causal" is padded on the left only.
 
@@ -31,7 +31,7 @@ from benchmarks.harness.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.harness.peers import Peer
 from benchmarks.harness.report import RATIO
 from benchmarks.harness.room import Call, CallTime, Case, Point, Room
-from benchmarks.rooms import convolutions
+from benchmarks.rooms import convolutions, transposed
 from benchmarks.rooms.convolutions import CUDNN, FFT, FFT_BLOCKS, INDUCTOR_CONV1D, Problem, depthwise, one_channel
 from benchmarks.rooms.dot import rounded_once
 from benchmarks.rooms.reduce import sum_limit
@@ -323,6 +323,7 @@ def _calls() -> dict[str, Call]:
             conv1d_backward, convolutions.conv1d_backward, convolutions.reference_gradients, reads=tensors
         ),
         "conv1d_act": call(act, _act, _act_reference, reads=tensors),
+        **transposed.calls(),
         "update": call(update, _update, _update_reference),
         "convolve": call(
             torch_ops.convolve,
@@ -398,7 +399,7 @@ def _call_times() -> list[CallTime]:
 
 ROOM = Room(
     name="conv1d",
-    cases=_headline() + _further() + _fused() + _convolve() + _small() + _sample() + _taps(),
+    cases=_headline() + _further() + _fused() + transposed.cases() + _convolve() + _small() + _sample() + _taps(),
     calls=_calls,
     call_times=_call_times(),
     peers=CONVOLVE_PEERS,

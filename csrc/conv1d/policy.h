@@ -54,8 +54,9 @@ double cost_of_path(const Path& path, const Problem& p, const Device& device) {
       path);
 }
 
-// Splits a problem by examples or, for a single example, by groups.
-inline std::pair<Problem, Problem> halves_of(const Problem& problem) {
+// Splits a problem by examples or, for a single example, by groups. The result has `channels` per
+// group.
+inline std::pair<Problem, Problem> halves_of(const Problem& problem, int64_t channels) {
   Problem first = problem, second = problem;
   const bool images = problem.batch > 1;
   int64_t& count = images ? first.batch : first.groups;
@@ -73,7 +74,7 @@ inline std::pair<Problem, Problem> halves_of(const Problem& problem) {
   if (!images) {
     move(second.weight.data, count * problem.weight.group_stride);
     if (second.bias != nullptr) {
-      move(second.bias, count * problem.to.channels * problem.bias_stride);
+      move(second.bias, count * channels * problem.bias_stride);
     }
   }
   return {first, second};
@@ -124,12 +125,12 @@ inline Plan plan(const Problem& p, Pass pass, const Device& device) {
     detail::choose(made, p, pass, device);
     return made;
   }
-  const auto [first, second] = detail::halves_of(p);
+  const Signal& result = pass == Pass::kForward ? p.to : p.from;
+  const auto [first, second] = detail::halves_of(p, result.channels);
   made = plan(first, pass, device);
   Plan* last = &made;
   while (last->rest) last = last->rest.get();
   last->rest = std::make_unique<Plan>(plan(second, pass, device));
-  const Signal& result = pass == Pass::kForward ? p.to : p.from;
   const Signal& half = pass == Pass::kForward ? second.to : second.from;
   const int64_t offset =
       static_cast<const char*>(half.data) - static_cast<const char*>(result.data);

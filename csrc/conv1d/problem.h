@@ -32,12 +32,13 @@ struct Weight {  // [groups, output channels, input channels, taps]
 // The dtype is one of the four real floating-point types. Arguments of kernels call the
 // convolution's stride `step`, because `from_stride` and the like are strides of tensors.
 //
-// The input gradient reads `to`, the gradient of the output, and writes `from`. The weight gradient
-// writes a contiguous weight. Gradients have no bias and no activation.
+// The input gradient reads `to`, the gradient of the output, and writes `from`. It is also the
+// transposed convolution of `to`, so it adds a bias, which then has a value for each channel of
+// `from`. The weight gradient writes a contiguous weight. Gradients have no activation.
 struct Problem {
   Signal from, to;
   Weight weight;
-  const void* bias = nullptr;  // [groups * to.channels], may be null
+  const void* bias = nullptr;  // of each channel of the result, may be null
   int64_t bias_stride = 1;
   DType dtype = DType::kFloat32;
   int64_t batch = 1, groups = 1, taps = 1;

@@ -1,5 +1,6 @@
-// Convolutions of signals (N, C, L) and their gradients. Convolutions of images are passed on at
-// once, so a convolution that gpuopt hands back to ATen as an image does not return here.
+// Convolutions of signals (N, C, L), also transposed ones, and their gradients. Convolutions of
+// images are passed on at once, so a convolution that gpuopt hands back to ATen as an image does
+// not return here.
 #pragma once
 
 #include <ATen/ops/convolution_backward_ops.h>
@@ -13,6 +14,7 @@
 #include "conv1d/binding/check.h"
 #include "conv1d/policy.h"
 #include "override/predicates.h"
+#include "reduce/binding/reduce_ops.h"
 #include "transpose/binding/transpose_ops.h"
 
 namespace gpuopt::overriding {
@@ -49,21 +51,46 @@ inline int64_t most_channels(const Tensor& weight, int64_t groups) {
   return by_taps ? conv1d::kTapGemmChannels : kMostGemmChannels;
 }
 
-inline Reason decide_convolution(const Tensor& input, const Tensor& weight, Numbers stride,
-                                 Numbers padding, Numbers dilation, bool transposed,
-                                 const c10::SymInt& group_count) {
-  if (input.dim() != 3 || weight.dim() != 3 || transposed) return Reason::kUnsupported;
+// How taps lie on the input, as ATen's operators say it.
+struct Taps {
+  Numbers stride, padding, dilation;
+  bool transposed;
+  Numbers output_padding;
+  const c10::SymInt& groups;
+
+  bool are_numbers() const {
+    // cuDNN refuses output padding of a stride or more.
+    return is_number(stride, 1) && is_number(padding, 0) && is_number(dilation, 1) &&
+           (!transposed || (is_number(output_padding, 0) && output_padding[0] < stride[0]));
+  }
+  int64_t in_channels(const Tensor& weight) const {
+    return transposed ? weight.size(0) : weight.size(1) * groups.expect_int();
+  }
+  int64_t out_channels(const Tensor& weight) const {
+    return transposed ? weight.size(1) * groups.expect_int() : weight.size(0);
+  }
+  // The size of the result's rows. ATen refuses one below 1.
+  int64_t out_size(const Tensor& input, const Tensor& weight) const {
+    const int64_t step = stride[0].expect_int(), size = input.size(2);
+    const int64_t span = dilation[0].expect_int() * (weight.size(2) - 1);
+    const int64_t ends = 2 * padding[0].expect_int();
+    if (transposed) return (size - 1) * step - ends + span + output_padding[0].expect_int() + 1;
+    return size + ends > span ? (size + ends - 1 - span) / step + 1 : 0;
+  }
+};
+
+inline Reason decide_convolution(const Tensor& input, const Tensor& weight, const Taps& of) {
+  if (input.dim() != 3 || weight.dim() != 3) return Reason::kUnsupported;
   const at::ScalarType dtype = input.scalar_type();
   if (!is_measured(dtype) || weight.scalar_type() != dtype) return Reason::kDtype;
-  const int64_t groups = group_count.maybe_as_int().value_or(0);
+  const int64_t groups = of.groups.maybe_as_int().value_or(0);
   if (!is_plain(input) || !is_plain(weight) || !on_device_of(input, {weight}) || groups <= 0 ||
-      !is_number(stride, 1) || !is_number(padding, 0) || !is_number(dilation, 1) ||
-      weight.size(0) % groups != 0 || input.size(1) != weight.size(1) * groups) {
+      !of.are_numbers() || weight.size(0) % groups != 0 ||
+      input.size(1) != of.in_channels(weight)) {
     return Reason::kUnsupported;
   }
-  const int64_t taps = weight.size(2);
-  if (taps > INT32_MAX ||
-      dilation[0].expect_int() * (taps - 1) + 1 > input.size(2) + 2 * padding[0].expect_int()) {
+  if (weight.size(2) > INT32_MAX || (of.transposed && input.size(2) > INT32_MAX) ||
+      of.out_size(input, weight) < 1) {
     return Reason::kUnsupported;
   }
   // ATen makes a signal contiguous first. A copy never suggests channels last. A signal that is
@@ -79,31 +106,41 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, Numb
   });
 }
 
+// A signal with the values of another one. A result has the layout of gpuopt's operand, and must be
+// contiguous.
+inline Tensor in_rows(const Tensor& signal, c10::DispatchKeySet key) {
+  if (!conv1d::is_channels_last(signal)) return signal;
+  return redispatch(Transpose2D{signal.transpose(1, 2)}, key);
+}
+
 struct Convolution {
   using Aten = at::_ops::convolution;
   static constexpr Operator kOperator = Operator::kConvolution;
   static constexpr bool kMayPassOn = true;
 
   static Reason decide(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
-                       Numbers stride, Numbers padding, Numbers dilation, bool transposed, Numbers,
-                       const c10::SymInt& groups) {
-    const Reason known =
-        decide_convolution(input, weight, stride, padding, dilation, transposed, groups);
+                       Numbers stride, Numbers padding, Numbers dilation, bool transposed,
+                       Numbers output_padding, const c10::SymInt& groups) {
+    const Taps of{stride, padding, dilation, transposed, output_padding, groups};
+    const Reason known = decide_convolution(input, weight, of);
     if (known != Reason::kTaken || !bias.has_value() || !bias->defined()) return known;
-    const bool fits = is_plain(*bias) && bias->dim() == 1 && bias->size(0) == weight.size(0) &&
+    const bool fits = is_plain(*bias) && bias->dim() == 1 &&
+                      bias->size(0) == of.out_channels(weight) &&
                       bias->scalar_type() == input.scalar_type() && on_device_of(input, {*bias});
     return fits ? Reason::kTaken : Reason::kUnsupported;
   }
   template <typename Rest>
   static std::optional<Tensor> attempt(c10::DispatchKeySet key, const Rest&, const Tensor& input,
                                        const Tensor& weight, const OptionalTensor& bias,
-                                       Numbers stride, Numbers padding, Numbers dilation, bool,
-                                       Numbers, const c10::SymInt& groups) {
-    // A result has the layout of gpuopt's operand, and must be contiguous.
-    const bool channels_last = conv1d::is_channels_last(input);
-    const Tensor rows = channels_last ? redispatch(Transpose2D{input.transpose(1, 2)}, key) : input;
+                                       Numbers stride, Numbers padding, Numbers dilation,
+                                       bool transposed, Numbers output_padding,
+                                       const c10::SymInt& groups) {
+    const Tensor rows = in_rows(input, key);
     Tensor result =
-        ops::conv1d_own().redispatch(key, rows, weight, bias, stride, padding, dilation, groups);
+        transposed ? ops::conv_transpose1d_own().redispatch(
+                         key, rows, weight, bias, stride, padding, output_padding, groups, dilation)
+                   : ops::conv1d_own().redispatch(key, rows, weight, bias, stride, padding,
+                                                  dilation, groups);
     return result.defined() ? std::optional<Tensor>(std::move(result)) : std::nullopt;
   }
 };
@@ -117,17 +154,15 @@ struct ConvolutionBackward {
 
   static Reason decide(const Tensor& grad, const Tensor& input, const Tensor& weight,
                        at::OptionalSymIntArrayRef, Numbers stride, Numbers padding,
-                       Numbers dilation, bool transposed, Numbers, const c10::SymInt& groups,
-                       Mask mask) {
-    const Reason known =
-        decide_convolution(input, weight, stride, padding, dilation, transposed, groups);
+                       Numbers dilation, bool transposed, Numbers output_padding,
+                       const c10::SymInt& groups, Mask mask) {
+    const Taps of{stride, padding, dilation, transposed, output_padding, groups};
+    const Reason known = decide_convolution(input, weight, of);
     if (known != Reason::kTaken) return known;
     if (!mask[0] && !mask[1]) return Reason::kAtenIsFaster;  // a sum, which is taken by itself
-    const int64_t span = dilation[0].expect_int() * (weight.size(2) - 1);
-    const int64_t size =
-        (input.size(2) + 2 * padding[0].expect_int() - 1 - span) / stride[0].expect_int() + 1;
     const bool fits = is_plain(grad) && grad.dim() == 3 && grad.size(0) == input.size(0) &&
-                      grad.size(1) == weight.size(0) && grad.size(2) == size &&
+                      grad.size(1) == of.out_channels(weight) &&
+                      grad.size(2) == of.out_size(input, weight) &&
                       grad.scalar_type() == input.scalar_type() && on_device_of(input, {grad});
     return fits ? Reason::kTaken : Reason::kUnsupported;
   }
@@ -139,21 +174,35 @@ struct ConvolutionBackward {
                                           Numbers padding, Numbers dilation, bool transposed,
                                           Numbers output_padding, const c10::SymInt& groups,
                                           Mask mask) {
-    const auto backward = [&](const Tensor& operand, Mask of) {
-      return ops::conv1d_backward_own().redispatch(key, grad, operand, weight, stride, padding,
+    const auto backward = [&](const Tensor& result, const Tensor& operand, Mask of) {
+      return ops::conv1d_backward_own().redispatch(key, result, operand, weight, stride, padding,
                                                    dilation, groups, of, std::nullopt, "none");
     };
-    // The gradient of the input has the layout of gpuopt's operand, and must be contiguous. It does
-    // not depend on the operand's values.
-    const bool apart = mask[0] && conv1d::is_channels_last(input);
-    Gradients own = backward(input, {mask[0] && !apart, mask[1], mask[2]});
+    Gradients own;
     auto& [grad_input, grad_weight, grad_bias] = own;
-    if (apart) {
-      const Tensor like = unfilled(input.sizes(), input.options());
-      const bool bias_left = mask[2] && !grad_bias.defined();
-      const Gradients of_input = backward(like, {true, false, bias_left});
-      grad_input = std::get<0>(of_input);
-      if (bias_left) grad_bias = std::get<2>(of_input);
+    if (transposed) {
+      // The gradient is the convolution's input, and the input its result.
+      if (mask[0]) {
+        grad_input = ops::conv1d_own().redispatch(key, in_rows(grad, key), weight, std::nullopt,
+                                                  stride, padding, dilation, groups);
+      }
+      if (mask[1]) grad_weight = std::get<1>(backward(input, grad, {false, true, false}));
+      if (mask[2] && (grad_input.defined() || grad_weight.defined())) {
+        constexpr std::array<int64_t, 2> kRows{0, 2};
+        grad_bias = redispatch(ReduceSum{grad, at::IntArrayRef(kRows), false, std::nullopt}, key);
+      }
+    } else {
+      // The gradient of the input has the layout of gpuopt's operand, and must be contiguous. It
+      // does not depend on the operand's values.
+      const bool apart = mask[0] && conv1d::is_channels_last(input);
+      own = backward(grad, input, {mask[0] && !apart, mask[1], mask[2]});
+      if (apart) {
+        const Tensor like = unfilled(input.sizes(), input.options());
+        const bool bias_left = mask[2] && !grad_bias.defined();
+        const Gradients of_input = backward(grad, like, {true, false, bias_left});
+        grad_input = std::get<0>(of_input);
+        if (bias_left) grad_bias = std::get<2>(of_input);
+      }
     }
     const Mask left{mask[0] && !grad_input.defined(), mask[1] && !grad_weight.defined(), false};
     if (left == Mask{mask[0], mask[1], false}) return std::nullopt;

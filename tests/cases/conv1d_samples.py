@@ -340,8 +340,8 @@ def samples(build: Callable, device: str, dtype: torch.dtype) -> Iterator[Sample
         sample = build(make, call, index)
         if sample is None:
             continue
-        # The special values are the input's, or the gradient's in a backward where it has the same size and meets no padding.
-        if build is not backward or x.shape == sample.args[0].shape:
+        # The special values replace the first operand: the input, or a gradient of the same size, which meets no padding.
+        if x.shape == sample.args[0].shape:
             yield replace(sample, args=(x, *sample.args[1:]))
 
 

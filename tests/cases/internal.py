@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from . import ErrorCase, OpCase, Sample, conv1d, selective_scan, tensors
+from . import ErrorCase, OpCase, Sample, conv1d, conv_transpose1d, selective_scan, tensors
 from . import conv1d_samples as convolutions
 from . import selective_scan_samples as scans
 from .tensors import ALL, FLOATS, Maker, poison, wide
@@ -76,14 +76,19 @@ def _few_copies(device: str, dtype: torch.dtype) -> Iterator[Sample]:
             yield Sample(f"{shape} at {offset}", _copied(make, shape, offset, k % 2, tuple(range(len(shape)))))
 
 
-# ---------------------------------------------------------------- _conv1d_own and _conv1d_backward_own
+# ---------------------------------------------------------------- _conv1d_own, _conv_transpose1d_own and _conv1d_backward_own
 
 # A result for which the plan chooses ATen is None. The public operator then computes it.
 
 
-def _own(input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1) -> torch.Tensor:
-    result = OPS._conv1d_own(input, weight, bias, stride, padding, dilation, groups)
-    return OPS.conv1d(input, weight, bias, stride, padding, dilation, groups) if result is None else result
+def _own(input, weight, bias=None, **steps) -> torch.Tensor:
+    result = OPS._conv1d_own(input, weight, bias, **steps)
+    return OPS.conv1d(input, weight, bias, **steps) if result is None else result
+
+
+def _own_transposed(input, weight, bias=None, **steps) -> torch.Tensor:
+    result = OPS._conv_transpose1d_own(input, weight, bias, **steps)
+    return OPS.conv_transpose1d(input, weight, bias, **steps) if result is None else result
 
 
 def _own_gradients(
@@ -192,6 +197,14 @@ CASES = [
         bound=conv1d.conv1d_bound,
         elementwise=False,
         **conv1d._memory,
+        **_internal,
+    ),
+    OpCase(
+        name="_conv_transpose1d_own",
+        op=_own_transposed,
+        overload=OPS._conv_transpose1d_own.default,
+        dtypes=FLOATS,
+        **conv_transpose1d.CASE,
         **_internal,
     ),
     OpCase(

@@ -24,6 +24,7 @@ def _model() -> nn.Sequential:
         nn.BatchNorm1d(8),
         nn.Sequential(nn.Conv1d(8, 8, 5, padding="same", padding_mode="circular", groups=8, bias=False), nn.SiLU()),
         OwnConv1d(8, 8, 1),
+        nn.ConvTranspose1d(8, 4, 4, stride=2, padding=1, groups=4),
         nn.Conv2d(1, 1, 1),
         nn.Upsample(scale_factor=2),
         nn.Upsample(size=(3, 5), mode="nearest-exact"),
@@ -33,13 +34,13 @@ def _model() -> nn.Sequential:
 
 def _signal_model() -> nn.Sequential:
     """The part of the model that signals (N, C, L) go through."""
-    return nn.Sequential(*list(_model())[:4])
+    return nn.Sequential(*list(_model())[:5])
 
 
 def test_what_is_converted():
     model = _model()
     assert torch_ops.convert(model) is model
-    wanted = [torch_ops.nn.Conv1d, nn.BatchNorm1d, nn.Sequential, OwnConv1d, nn.Conv2d]
+    wanted = [torch_ops.nn.Conv1d, nn.BatchNorm1d, nn.Sequential, OwnConv1d, torch_ops.nn.ConvTranspose1d, nn.Conv2d]
     wanted += [torch_ops.nn.Upsample, torch_ops.nn.Upsample, nn.Upsample]
     assert [type(module) for module in model] == wanted and type(model[2][0]) is torch_ops.nn.Conv1d
     torch_ops.convert(model)

@@ -85,7 +85,7 @@ class Case:
         ]
         w, outs = p.weight, p.groups * p.to.channels
         found.append((w.data, (outs, p.from_.channels, p.taps), (w.out_stride, w.in_stride, w.tap_stride)))
-        return found + ([(p.bias, (outs,), (p.bias_stride,))] if p.bias else [])
+        return found + ([(p.bias, (found[self.written][1][1],), (p.bias_stride,))] if p.bias else [])
 
 
 class Emulated:
@@ -220,9 +220,9 @@ def draw(random: np.random.Generator, which: int, emulated: Emulated, most_macs:
     bias, bias_stride, activation = 0, 1, NONE
     if which == FORWARD:
         activation = pick(random, NONE, NONE, RELU, SILU, GELU)
-        if random.random() < 0.5:
-            bias_stride = pick(random, 1, 1, 0, 2)
-            bias = emulated.random_address(random, 3, item, extent((bias_stride,), (groups * channels[1],)))
+    if which != WEIGHT_GRADIENT and random.random() < 0.5:
+        bias_stride, outs = pick(random, 1, 1, 0, 2), groups * channels[1 if which == FORWARD else 0]
+        bias = emulated.random_address(random, 3, item, extent((bias_stride,), (outs,)))
     problem = Problem(
         *signals, weight, bias, bias_stride, dtype, batch, groups, taps, stride, padding[0], dilation, activation
     )

@@ -43,7 +43,8 @@ LEFT_OUT = {
 # Without a GPU: operators that reach replaced ones. ATen computes there, so that few samples are enough.
 ON_CPU = (
     "sum", "mean", "amax", "amin", "mul", "index_add", "scatter_add", "scatter_reduce", "index_put", "__getitem__", "index_select",
-    "gather", "take_along_dim", "contiguous", "clone", "to", "dot", "vdot", "nn.functional.conv1d", "nn.functional.embedding",
+    "gather", "take_along_dim", "contiguous", "clone", "to", "dot", "vdot", "nn.functional.conv1d", "nn.functional.conv_transpose1d",
+    "nn.functional.embedding",
     "nn.functional.interpolate", "nn.functional.upsample_nearest", "cov", "einsum", "var", "softmax", "nn.functional.layer_norm", "cat",
     "permute", "T", "linalg.norm", "nn.functional.linear", "bmm", "cdist", "kron", "logsumexp", "repeat", "expand", "norm",
 )  # fmt: skip

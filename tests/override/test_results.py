@@ -35,6 +35,7 @@ REPLACED = {
     "index_add": "index_add",
     "conv1d": "convolution",
     "conv1d_backward": "convolution_backward",
+    "conv_transpose1d": "convolution",
     "dot": "dot",
     "vdot": "vdot",
 }
@@ -155,6 +156,13 @@ def own_calls(device, dtype, padding=True):
     yield "copy_", lambda a: a.contiguous(memory_format=torch.channels_last), (made(2, 3, 4, 5),)
     yield "convolution", lambda x, w, b: F.conv1d(x, w, b, padding=1, groups=4), (made(2, 4, 9), made(4, 1, 3), made(4))
     yield "convolution", lambda x, w: F.conv1d(x, w, stride=2, dilation=2), (made(2, 3, 12), made(5, 3, 3))
+    for more in (0, 1):
+        operands = made(2, 4, 6), made(4, 3, 3), made(6)
+        yield (
+            "convolution",
+            lambda x, w, b, more=more: F.conv_transpose1d(x, w, b, stride=2, output_padding=more, groups=2),
+            operands,
+        )
     yield "sum", lambda a: a.sum(), (one,)
     yield "mean", lambda a: a.mean((0, 1)), (made(4, 4),)
     yield "mul", lambda a, b: a * b, (one, made(3))
@@ -321,11 +329,16 @@ def layouts_of_convolutions(device, dtype):
         def call(x, w, groups=c // of_group, padding=taps // 2):
             return F.conv1d(x, w, padding=padding, groups=groups)
 
-        signals = list(_layouts(rows(device, dtype, n, c, length)))
+        def transposed(x, w, groups=c // of_group, padding=taps // 2):
+            return F.conv_transpose1d(x, w, padding=padding, groups=groups)
+
         weights = list(_layouts(rows(device, dtype, out, of_group, taps)))
-        pairs = (itertools.product(signals, spread(weights, 3)), itertools.product(spread(signals, 3), weights))
-        for x, w in itertools.chain(*pairs):
-            yield f"{(n, c, length, out, of_group, taps)} {x.stride()} {w.stride()}", call, x, w
+        for function, channels in ((call, c), (transposed, out)):
+            signals = list(_layouts(rows(device, dtype, n, channels, length)))
+            pairs = (itertools.product(signals, spread(weights, 3)), itertools.product(spread(signals, 3), weights))
+            for x, w in itertools.chain(*pairs):
+                name = f"{function.__name__} {(n, c, length, out, of_group, taps)} {x.stride()} {w.stride()}"
+                yield name, function, x, w
 
 
 def test_channels_last_convolutions_are_those_of_cudnn():
@@ -338,7 +351,7 @@ def test_channels_last_convolutions_are_those_of_cudnn():
             call(x, w)
         declined = calls["convolution"] == {"layout": 1}
         failures.add(name, None if declined == (layout == torch.channels_last) else f"ATen's is {layout}: {calls}")
-    failures.check(at_least=300)
+    failures.check(at_least=600)
 
 
 @pytest.mark.gpu
@@ -355,7 +368,7 @@ def test_layouts_of_convolutions(dtype):
             for ours, theirs in zip(got, want, strict=True):
                 failures.add(name, different_metadata(ours, theirs))
                 torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-2)
-    failures.check(at_least=300)
+    failures.check(at_least=600)
 
 
 @pytest.mark.gpu

@@ -61,8 +61,19 @@ def test_large_calls_are_taken(name, function):
 def test_images_are_passed_on():
     with counted() as calls, override("cpu"):
         F.conv2d(torch.ones(1, 2, 5, 5), torch.ones(2, 2, 3, 3))
-        F.conv_transpose1d(torch.ones(1, 2, 5), torch.ones(2, 2, 3))
+        F.conv_transpose2d(torch.ones(1, 2, 5, 5), torch.ones(2, 2, 3, 3))
     assert calls["convolution"] == {"unsupported": 2}
+
+
+def test_transposed_convolutions():
+    x, depthwise, dense = torch.ones(1, 16, 20), torch.ones(16, 1, 4), torch.ones(16, 9, 4)
+    with counted() as calls, override("cpu", always=False):
+        F.conv_transpose1d(x, depthwise, stride=2, groups=16)
+        F.conv_transpose1d(x, dense, stride=2)
+    assert calls["convolution"] == {"taken": 1, "aten_is_faster": 1}
+    with counted() as calls, override("cpu"):
+        F.conv_transpose1d(x, depthwise, groups=16, dilation=2, output_padding=1)  # cuDNN refuses it
+    assert calls["convolution"] == {"unsupported": 1}
 
 
 @pytest.mark.parametrize(

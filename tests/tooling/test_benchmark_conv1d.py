@@ -13,7 +13,7 @@ from benchmarks.harness.peers import OURS, Setting
 from benchmarks.harness.room import run_case
 from benchmarks.harness.traffic import results
 from benchmarks.rooms import conv1d as bench_conv1d
-from benchmarks.rooms import convolutions
+from benchmarks.rooms import convolutions, transposed
 from benchmarks.rooms.convolutions import CUDNN, FFT, FFT_BLOCKS, Problem
 
 from ..support.benchmark_fakes import CONV1D, CPU
@@ -97,6 +97,24 @@ def test_references_are_atens_in_float64(problem):
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [
+        transposed.Transposed(2, 6, 9, 6, 4, 2, 1, 1, groups=6),
+        transposed.Transposed(1, 4, 7, 6, 3, 3, 2, 2, 2, groups=2),
+        transposed.Transposed(3, 5, 8, 2, 7),
+    ],
+    ids=lambda problem: problem.name,
+)
+def test_transposed_references_are_atens_in_float64(problem):
+    for op in (transposed.FORWARD, transposed.BACKWARD):
+        args, call = problem.case(op, F64).build("cpu", 0), transposed.calls()[op]
+        wanted = results(call.aten(*args))
+        for function in (call.reference, call.ours):
+            for found, theirs in zip(results(function(*args)), wanted, strict=True):
+                torch.testing.assert_close(found, theirs)
+
+
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
 def test_right_convolutions_pass_beside_their_peers(problem):
     calls = bench_conv1d._calls()
@@ -155,7 +173,9 @@ def test_every_case_has_the_peers_that_it_should_have():
     for case in CONV1D.values():
         peers = bench_conv1d.ROOM.peers if case.peers is None else case.peers
         names = [peer.name for peer in peers]
-        if case.headline and "CL" not in case.name:
+        if case.op in (transposed.FORWARD, transposed.BACKWARD):
+            assert names == []
+        elif case.headline and "CL" not in case.name:
             compiled = ["Inductor"] if case.op == bench_conv1d.FORWARD else []
             assert names == (["FFT", "FFT blocks"] if case.op == "convolve" else ["cuDNN channels-last", *compiled])
         # Only peers that need channels-last copies get them.

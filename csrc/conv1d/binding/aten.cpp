@@ -96,13 +96,17 @@ Tensor convolution(const ForwardCall& call, const Sizes& sizes) {
     const at::ScalarType computed = computed_dtype(call.input);
     OptionalTensor bias;
     if (is_given(call.bias)) bias = call.bias->to(computed);
-    return at::conv1d(padded.value.to(computed), call.weight.to(computed), bias, sizes.stride,
-                      padded.padding, sizes.dilation, sizes.groups)
-        .to(call.input.scalar_type());
+    const Tensor input = padded.value.to(computed), weight = call.weight.to(computed);
+    const Tensor result =
+        sizes.transposed ? at::conv_transpose1d(input, weight, bias, sizes.stride, padded.padding,
+                                                sizes.output_padding, sizes.groups, sizes.dilation)
+                         : at::conv1d(input, weight, bias, sizes.stride, padded.padding,
+                                      sizes.dilation, sizes.groups);
+    return result.to(call.input.scalar_type());
   }
   return at::convolution(as_image(padded.value, sizes), contiguous(call.weight).unsqueeze(2),
                          call.bias, {1, sizes.stride}, {0, padded.padding}, {1, sizes.dilation},
-                         /*transposed=*/false, /*output_padding=*/{0, 0}, sizes.groups)
+                         sizes.transposed, {0, sizes.output_padding}, sizes.groups)
       .squeeze(2);
 }
 

@@ -45,13 +45,20 @@ inline Activation to_activation(const char* op, std::string_view name) {
 
 // How taps lie on the input. A geometry only refers to its numbers and must not outlive them.
 struct Geometry {
-  Geometry with_groups(SymInt other) const { return {stride, padding, dilation, std::move(other)}; }
+  Geometry with_groups(SymInt other) const {
+    return {stride, padding, dilation, std::move(other), transposed, output_padding};
+  }
 
   Tensor convolve(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                   Activation activation = Activation::kNone) const {
+    if (transposed) {
+      return ops::conv_transpose1d().call(input, weight, bias, stride, padding, output_padding,
+                                          groups, dilation);
+    }
     return ops::conv1d_act().call(input, weight, bias, stride, padding, dilation, groups,
                                   kActivations[static_cast<size_t>(activation)]);
   }
+  // Not of a transposed convolution.
   Gradients backward(const Tensor& grad, const Tensor& input, const Tensor& weight, Mask mask,
                      const OptionalTensor& bias = std::nullopt,
                      Activation activation = Activation::kNone) const {
@@ -61,9 +68,11 @@ struct Geometry {
 
   SymIntArrayRef stride, padding, dilation;
   SymInt groups;
+  bool transposed = false;
+  SymIntArrayRef output_padding = {};  // of a transposed convolution
 };
 
-// A call of conv1d or conv1d_act.
+// A call of conv1d, conv1d_act or conv_transpose1d.
 struct ForwardCall {
   const char* op;
   bool two_paddings;  // conv1d_act: there may be a padding for each end
@@ -77,7 +86,11 @@ struct ForwardCall {
   // Returns invoke(operator, arguments...) for the operator that was called, with these operands.
   template <typename Invoke>
   Tensor again(Invoke invoke, const Tensor& x, const Tensor& w, const OptionalTensor& b) const {
-    const auto& [stride, padding, dilation, groups] = geometry;
+    const auto& [stride, padding, dilation, groups, transposed, output_padding] = geometry;
+    if (transposed) {
+      return invoke(ops::conv_transpose1d(), x, w, b, stride, padding, output_padding, groups,
+                    dilation);
+    }
     if (!two_paddings) return invoke(ops::conv1d(), x, w, b, stride, padding, dilation, groups);
     return invoke(ops::conv1d_act(), x, w, b, stride, padding, dilation, groups,
                   kActivations[static_cast<size_t>(activation)]);
@@ -98,7 +111,7 @@ struct BackwardCall {
 
 // ---------------------------------------------------------------- kernels of one dispatch key
 
-// A kernel is a function of a ForwardCall, for both conv1d and conv1d_act, or of a BackwardCall.
+// A kernel is a function of a ForwardCall, for all three operators, or of a BackwardCall.
 
 template <auto kernel>
 Tensor conv1d_kernel(DispatchKeySet keys, const Tensor& input, const Tensor& weight,
@@ -120,6 +133,17 @@ Tensor conv1d_act_kernel(DispatchKeySet keys, const Tensor& input, const Tensor&
 }
 
 template <auto kernel>
+Tensor conv_transpose1d_kernel(DispatchKeySet keys, const Tensor& input, const Tensor& weight,
+                               const OptionalTensor& bias, SymIntArrayRef stride,
+                               SymIntArrayRef padding, SymIntArrayRef output_padding, SymInt groups,
+                               SymIntArrayRef dilation) {
+  return kernel(ForwardCall{"gpuopt::conv_transpose1d", /*two_paddings=*/false, input, weight, bias,
+                            Geometry{stride, padding, dilation, std::move(groups),
+                                     /*transposed=*/true, output_padding},
+                            Activation::kNone, keys});
+}
+
+template <auto kernel>
 Gradients conv1d_backward_kernel(DispatchKeySet keys, const Tensor& grad_output,
                                  const Tensor& input, const Tensor& weight, SymIntArrayRef stride,
                                  SymIntArrayRef padding, SymIntArrayRef dilation, SymInt groups,
@@ -134,6 +158,7 @@ template <auto kernel>
 void register_forward(torch::Library& m) {
   m.impl("conv1d", conv1d_kernel<kernel>);
   m.impl("conv1d_act", conv1d_act_kernel<kernel>);
+  m.impl("conv_transpose1d", conv_transpose1d_kernel<kernel>);
 }
 
 template <auto forward, auto backward>
@@ -145,6 +170,7 @@ void register_kernels(torch::Library& m) {
 template <auto forward, auto backward>
 void register_own(torch::Library& m) {
   m.impl("_conv1d_own", conv1d_kernel<forward>);
+  m.impl("_conv_transpose1d_own", conv_transpose1d_kernel<forward>);
   m.impl("_conv1d_backward_own", conv1d_backward_kernel<backward>);
 }
 

@@ -10,6 +10,7 @@
 #include "binding/vmap.h"
 #include "binding/writing.h"
 #include "conv1d/binding/aten.h"
+#include "conv1d/binding/check_causal.h"
 
 namespace gpuopt::conv1d {
 

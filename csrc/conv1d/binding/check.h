@@ -17,8 +17,10 @@ template <typename Size>
 struct BasicSizes {
   Size batch = 1, in_channels, in_size, out_channels, out_size, taps;
   Size stride, left, right, dilation, groups;  // left and right are the padding
-  bool batched = true;                         // (N, C, L), or (C, L)
-  bool channels_last = false;                  // input's layout, and the result's
+  Size output_padding = 0;                     // of a transposed convolution
+  bool transposed = false;
+  bool batched = true;         // (N, C, L), or (C, L)
+  bool channels_last = false;  // input's layout, and the result's
 };
 using Sizes = BasicSizes<int64_t>;
 using SymSizes = BasicSizes<SymInt>;
@@ -28,16 +30,22 @@ inline Sizes concrete(const SymSizes& sizes) {
     const auto known = size.maybe_as_int();
     return known.has_value() ? *known : size.guard_int(__FILE__, __LINE__);
   };
-  Sizes found{value(sizes.batch),        value(sizes.in_channels), value(sizes.in_size),
-              value(sizes.out_channels), value(sizes.out_size),    value(sizes.taps),
-              value(sizes.stride),       value(sizes.left),        value(sizes.right),
-              value(sizes.dilation),     value(sizes.groups),      sizes.batched,
+  Sizes found{value(sizes.batch),    value(sizes.in_channels),
+              value(sizes.in_size),  value(sizes.out_channels),
+              value(sizes.out_size), value(sizes.taps),
+              value(sizes.stride),   value(sizes.left),
+              value(sizes.right),    value(sizes.dilation),
+              value(sizes.groups),   value(sizes.output_padding),
+              sizes.transposed,      sizes.batched,
               sizes.channels_last};
   // cuDNN may compute wrong values with a dilation of one tap (torch 2.11, (1251,1,31) to 8
   // channels, bfloat16, dilation 16).
-  if (found.taps == 1) found.dilation = 1;
-  // Products with a larger stride may overflow. Any stride from here on gives a single output.
-  const int64_t padded = found.in_size + found.left + found.right;
+  // ATen refuses an output padding that is neither below the stride nor below the dilation.
+  if (found.taps == 1 && found.output_padding < found.stride) found.dilation = 1;
+  // Products with a larger stride may overflow. Any stride from here on gives a single output, or
+  // belongs to a single input of a transposed convolution.
+  const int64_t padded =
+      (found.transposed ? found.out_size : found.in_size) + found.left + found.right;
   found.stride = std::min(found.stride, padded - (found.taps - 1) * found.dilation);
   return found;
 }
@@ -188,30 +196,75 @@ inline void check_bias(const char* op, const SymInt& channels, const OptionalTen
               "], got shape ", bias->sym_sizes());
 }
 
+// Whether the distance between the first and the last of `count` positions is at most `most`. True
+// for unknown numbers.
+inline bool may_span(const SymInt& apart, const SymInt& count, int64_t most) {
+  const auto distance = apart.maybe_as_int(), positions = count.maybe_as_int();
+  int64_t span = 0;
+  return !distance.has_value() || !positions.has_value() ||
+         (!__builtin_mul_overflow(*distance, *positions - 1, &span) && span <= most);
+}
+
 // The distance from the first tap to the last. Numbers whose product does not fit into 63 bits are
 // refused.
 inline SymInt check_span(const char* op, const SymInt& dilation, const SymInt& taps) {
-  const auto distance = dilation.maybe_as_int(), count = taps.maybe_as_int();
-  int64_t span = 0;
-  TORCH_CHECK(!distance.has_value() || !count.has_value() ||
-                  (!__builtin_mul_overflow(*distance, *count - 1, &span) && span < INT64_MAX),
-              op,
+  TORCH_CHECK(may_span(dilation, taps, INT64_MAX - 1), op,
               ": weight must fit into the padded input: expected taps that span less than 2^63 ",
               "values, got ", taps, " taps that are ", dilation, " values apart");
   return dilation * (taps - 1);
 }
 
-// Checks that input is long enough, and returns the result's size.
-inline SymInt check_size(const char* op, const SymSizes& sizes) {
+inline void check_values(const char* op, const SymSizes& sizes) {
   TORCH_CHECK(!is_known_zero(sizes.in_size) || is_known_zero(sizes.batch) ||
                   is_known_zero(sizes.in_channels),
               op, ": input must have values: expected size 1 or more in its last dimension, got 0");
+}
+
+// Checks that input is long enough, and returns the result's size.
+inline SymInt check_size(const char* op, const SymSizes& sizes) {
+  check_values(op, sizes);
   const SymInt padded = sizes.in_size + sizes.left + sizes.right;
   const SymInt span = check_span(op, sizes.dilation, sizes.taps);
   TORCH_CHECK(must_not_exceed(span, padded - 1), op,
               ": weight must fit into the padded input: expected taps that span at most ", padded,
               " values, got ", sizes.taps, " taps that span ", span + 1);
   return (padded - 1 - span) / sizes.stride + 1;
+}
+
+// Checks a transposed convolution, and sets the result's channels and size.
+inline void check_transposed(const char* op, SymSizes& sizes, const Tensor& weight,
+                             SymIntArrayRef output_padding) {
+  for (const int64_t d : {0, 1}) {
+    TORCH_CHECK(!is_known_below(weight.sym_size(d), 1), op,
+                ": weight must have channels: expected size 1 or more in dimensions 0 and 1, got ",
+                "shape ", weight.sym_sizes());
+  }
+  check_taps(op, weight);
+  TORCH_CHECK(must_equal(sizes.in_channels, weight.sym_size(0)), op,
+              ": input must have the channels that weight takes: expected ", weight.sym_size(0),
+              ", got ", sizes.in_channels);
+  TORCH_CHECK(must_equal(sizes.in_channels % sizes.groups, 0), op,
+              ": weight must have as many input channels in each group: expected a multiple of ",
+              sizes.groups, " in dimension 0, got shape ", weight.sym_sizes());
+  sizes.out_channels = weight.sym_size(1) * sizes.groups;
+
+  const SymInt more = check_number(op, "output_padding", output_padding, 0);
+  TORCH_CHECK(must_not_exceed(more + 1, sizes.stride.max(sizes.dilation)), op,
+              ": output_padding must be smaller than stride or dilation: expected less than ",
+              sizes.stride.max(sizes.dilation), ", got ", more);
+  check_values(op, sizes);
+  constexpr int64_t kMost = int64_t{1} << 60;
+  TORCH_CHECK(may_span(sizes.stride, sizes.in_size, kMost) &&
+                  may_span(sizes.dilation, sizes.taps, kMost) && !is_known_below(kMost - more, 0),
+              op, ": stride and dilation must give a result of less than 2^62 positions: expected ",
+              "smaller ones, got stride ", sizes.stride, " and dilation ", sizes.dilation);
+  const SymInt reach =
+      (sizes.in_size - 1) * sizes.stride + sizes.dilation * (sizes.taps - 1) + more + 1;
+  TORCH_CHECK(must_not_exceed(sizes.left + sizes.right + 1, reach), op,
+              ": padding must leave a result: expected less than half of ", reach, ", got ",
+              sizes.left);
+  sizes.output_padding = more;
+  sizes.out_size = reach - sizes.left - sizes.right;
 }
 
 // ---------------------------------------------------------------- operators
@@ -238,9 +291,15 @@ inline SymSizes check_shapes(const ForwardCall& call) {
   if (sizes.batched) sizes.batch = input.sym_size(0);
   sizes.in_channels = input.sym_size(-2);
   sizes.in_size = input.sym_size(-1);
-  sizes.out_channels = weight.sym_size(0);
   sizes.taps = weight.sym_size(2);
   sizes.channels_last = is_channels_last(input);
+  sizes.transposed = geometry.transposed;
+  if (geometry.transposed) {
+    check_transposed(op, sizes, weight, geometry.output_padding);
+    check_bias(op, sizes.out_channels, bias, "out channel");
+    return sizes;
+  }
+  sizes.out_channels = weight.sym_size(0);
   check_channels(op, sizes, weight);
   check_bias(op, sizes.out_channels, bias, "out channel");
   sizes.out_size = check_size(op, sizes);
@@ -271,61 +330,6 @@ inline SymSizes check_backward(const BackwardCall& call) {
       call.op, call.input,
       {{"weight", call.weight}, {"grad_output", grad}, {"bias", value_or_undefined(call.bias)}});
   return sizes;
-}
-
-// A depthwise weight (C, taps) of an input with `channels`.
-inline void check_depthwise(const char* op, const SymInt& channels, const Tensor& weight,
-                            const OptionalTensor& bias) {
-  TORCH_CHECK(weight.dim() == 2, op, ": weight must be (channels, taps): expected 2 dimensions, ",
-              "got shape ", weight.sym_sizes());
-  TORCH_CHECK(must_equal(weight.sym_size(0), channels), op,
-              ": weight must have input's channels: expected size ", channels,
-              " in dimension 0, got shape ", weight.sym_sizes());
-  TORCH_CHECK(!is_known_below(channels, 1) && !is_known_below(weight.sym_size(1), 1), op,
-              ": weight must have channels and taps: expected sizes of 1 or more, got shape ",
-              weight.sym_sizes());
-  check_bias(op, channels, bias, "channel");
-}
-
-inline Activation check_causal(const Tensor& input, const Tensor& weight,
-                               const OptionalTensor& bias, std::string_view activation) {
-  constexpr const char* op = "gpuopt::causal_conv1d";
-  const Activation known = to_activation(op, activation);
-  check_signal(op, input);
-  check_depthwise(op, input.sym_size(-2), weight, bias);
-  TORCH_CHECK(
-      !is_known_zero(input.sym_size(-1)) || (input.dim() == 3 && is_known_zero(input.sym_size(0))),
-      op, ": input must have values: expected size 1 or more in its last dimension, got ", "shape ",
-      input.sym_sizes());
-  check_dtypes_before_autocast(op, input, weight, bias);
-  return known;
-}
-
-inline Activation check_update(const CausalConv1dUpdate& op) {
-  const auto& [input, state, weight, bias, activation] = op;
-  const Activation known = to_activation(kUpdateOp, activation);
-  TORCH_CHECK(input.dim() == 2, kUpdateOp,
-              ": input must be (N, C): expected 2 dimensions, got shape ", input.sym_sizes());
-  TORCH_CHECK(state.dim() == 3 && must_equal(state.sym_size(0), input.sym_size(0)) &&
-                  must_equal(state.sym_size(1), input.sym_size(1)),
-              kUpdateOp, ": state must be (N, C, positions): expected shape (", input.sym_size(0),
-              ", ", input.sym_size(1), ", positions), got shape ", state.sym_sizes());
-  check_depthwise(kUpdateOp, input.sym_size(1), weight, bias);
-  TORCH_CHECK(must_not_exceed(weight.sym_size(1) - 1, state.sym_size(2)), kUpdateOp,
-              ": state must hold what weight's taps reach back to: expected ",
-              weight.sym_size(1) - 1, " positions or more, got shape ", state.sym_sizes());
-  check_dtypes(kUpdateOp, input,
-               {{"state", state}, {"weight", weight}, {"bias", value_or_undefined(bias)}});
-  return known;
-}
-
-// check_update(), and a check that the state can be written in place.
-inline Activation check_update_in_place(const CausalConv1dUpdate& op) {
-  const auto& [input, state, weight, bias, activation] = op;
-  const Activation known = check_update(op);
-  check_writable(kUpdateOp, {"state", state}, {{"input", input}, {"weight", weight}});
-  if (is_given(bias)) check_writable(kUpdateOp, {"state", state}, {{"bias", *bias}});
-  return known;
 }
 
 }  // namespace gpuopt::conv1d

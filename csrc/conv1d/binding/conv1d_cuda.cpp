@@ -1,11 +1,13 @@
-// The CUDA kernels of gpuopt::conv1d, conv1d_act, conv1d_backward and causal_conv1d_update. A
-// checked call becomes a Problem. The chosen path is launched, or ATen is called.
+// The CUDA kernels of gpuopt::conv1d, conv1d_act, conv_transpose1d, conv1d_backward and
+// causal_conv1d_update. A checked call becomes a Problem. The chosen path is launched, or ATen is
+// called.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "conv1d/binding/aten.h"
+#include "conv1d/binding/check_causal.h"
 #include "conv1d/binding/launch.h"
 #include "reduce/binding/reduce_ops.h"
 
@@ -16,9 +18,8 @@ bool may_have_kernel(const Tensor& input, const Sizes& sizes) {
   return is_own_dtype(input.scalar_type()) && sizes.batch > 0 && sizes.in_channels > 0;
 }
 
-// Returns an undefined tensor if ATen is chosen.
-Tensor compute(const Problem& problem, Pass pass, const auto& call, const Sizes& sizes) {
-  const Plan chosen = plan(problem, pass, this_device());
+// Computes the result of `pass`. Returns an undefined tensor if ATen is chosen.
+Tensor compute(const Plan& chosen, Pass pass, const auto& call, const Sizes& sizes) {
   if (chosen.is_aten()) return {};
   Tensor result = empty_result(pass, call.input, call.weight, sizes);
   launch_plan(call.op, chosen, result);
@@ -34,7 +35,8 @@ void check_operands(const ForwardCall& call) {
 // Returns an undefined tensor if ATen is chosen.
 Tensor own_forward(const ForwardCall& call, const Sizes& sizes) {
   if (!may_have_kernel(call.input, sizes)) return {};
-  return compute(forward_problem(call, sizes), Pass::kForward, call, sizes);
+  const Plan chosen = plan(forward_problem(call, sizes), forward_pass(sizes), this_device());
+  return compute(chosen, Pass::kForward, call, sizes);
 }
 
 Tensor forward_cuda(const ForwardCall& call) {
@@ -102,7 +104,8 @@ std::optional<Gradients> fused_backward(const BackwardCall& call, const Sizes& s
 Gradients own_backward(const BackwardCall& call, const Sizes& sizes) {
   if (!may_have_kernel(call.input, sizes)) return {};
   const auto own = [&](Pass pass) {
-    return compute(gradient_problem(call, sizes, pass), pass, call, sizes);
+    return compute(plan(gradient_problem(call, sizes, pass), pass, this_device()), pass, call,
+                   sizes);
   };
   Gradients result;
   if (call.mask[0]) std::get<0>(result) = own(Pass::kInputGradient);

@@ -1,6 +1,7 @@
 // Derivatives of the convolutions, in reverse and forward mode. A convolution is linear in its
 // input, its weight and its bias. Its backward is linear in the gradient too. So every derivative
-// is made of these two operators, and higher derivatives follow.
+// is made of these two operators, and higher derivatives follow. A transposed convolution is the
+// input gradient of a convolution, and the gradients of one are made of the other.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -59,7 +60,9 @@ class SavingNode : public torch::autograd::Node {
       : stride_(geometry.stride.vec()),
         padding_(geometry.padding.vec()),
         dilation_(geometry.dilation.vec()),
-        groups_(geometry.groups) {}
+        output_padding_(geometry.output_padding.vec()),
+        groups_(geometry.groups),
+        transposed_(geometry.transposed) {}
 
   void save(size_t index, const Tensor& tensor, bool is_output = false) {
     saved_[index] = SavedVariable(tensor, is_output);
@@ -71,20 +74,55 @@ class SavingNode : public torch::autograd::Node {
   }
 
  protected:
-  Geometry geometry() const { return {stride_, padding_, dilation_, groups_}; }
+  Geometry geometry() const {
+    return {stride_, padding_, dilation_, groups_, transposed_, output_padding_};
+  }
 
   std::array<SavedVariable, count> saved_;
 
  private:
-  std::vector<SymInt> stride_, padding_, dilation_;
+  std::vector<SymInt> stride_, padding_, dilation_, output_padding_;
   SymInt groups_;
+  bool transposed_;
 };
+
+Tensor sum_of_rows(const Tensor& grad) {
+  return gpuopt::reduce_sum(grad, grad.dim() == 3 ? at::DimVector{0, 2} : at::DimVector{1});
+}
+
+// The gradients of a transposed convolution. A convolution takes grad to the gradient of the input.
+Gradients transposed_gradients(const Geometry& of, const Tensor& grad, const Tensor& input,
+                               const Tensor& weight, Mask mask) {
+  // With output padding of whole strides, the convolution would have more positions than the input.
+  // Its padding on the right becomes less, or the end of `grad`, which no tap meets, is cut off.
+  const SymInt &stride = of.stride[0], &more = of.output_padding[0];
+  std::array<SymInt, 2> ends{of.padding[0], of.padding[0] - (more - more % stride)};
+  Tensor from = grad;
+  if (is_known_below(ends[1], 0)) {
+    from = grad.narrow_symint(-1, 0, grad.sym_size(-1) + ends[1]);
+    ends[1] = 0;
+  }
+  const Geometry convolution{of.stride, ends, of.dilation, of.groups};
+  Gradients gradients;
+  auto& [grad_input, grad_weight, grad_bias] = gradients;
+  // Gradients of complex numbers are linear in the conjugates of the operands. A weight gradient
+  // has the conjugate of its second argument.
+  if (mask[0]) grad_input = convolution.convolve(from, weight.conj(), std::nullopt);
+  if (mask[1]) {
+    grad_weight =
+        std::get<1>(convolution.backward(input.conj(), from.conj(), weight, {false, true, false}));
+  }
+  if (mask[2]) grad_bias = sum_of_rows(grad);
+  return gradients;
+}
 
 // The node saves input, weight, bias and result, in this order, each only if it is needed.
 struct Conv1dBackward : SavingNode<4> {
   Conv1dBackward(const Geometry& geometry, Activation activation)
       : SavingNode(geometry), activation_(activation) {}
-  std::string name() const override { return "GpuoptConv1DBackward"; }
+  std::string name() const override {
+    return geometry().transposed ? "GpuoptConvTranspose1DBackward" : "GpuoptConv1DBackward";
+  }
 
   void save_operands(const Tensor& input, const Tensor& weight, const OptionalTensor& bias) {
     out_channels_ = weight.sym_size(0);
@@ -109,6 +147,11 @@ struct Conv1dBackward : SavingNode<4> {
                     task_should_compute_output(2)};
     const Tensor input = saved_[0].unpack(), weight = saved_[1].unpack();
     Tensor grad = grads[0];
+    if (geometry().transposed) {
+      std::tie(inputs[0], inputs[1], inputs[2]) =
+          transposed_gradients(geometry(), grad, input, weight, mask);
+      return inputs;
+    }
     Activation left = activation_;
     if (derives_from_result(left)) {
       grad = activation_backward(grad, saved_[3].unpack(pointer_to(this)), left);
@@ -127,7 +170,7 @@ struct Conv1dBackward : SavingNode<4> {
  private:
   Tensor grad_bias_of(const Tensor& grad) const {
     if (has_no_channels(grad)) return at::sum(grad).expand_symint({out_channels_});  // 0
-    return gpuopt::reduce_sum(grad, grad.dim() == 3 ? at::DimVector{0, 2} : at::DimVector{1});
+    return sum_of_rows(grad);
   }
 
   Activation activation_;

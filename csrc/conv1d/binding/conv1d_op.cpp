@@ -1,5 +1,5 @@
-// gpuopt::conv1d, conv1d_act and conv1d_backward: schemas, CPU and Meta kernels, and the .padding
-// overload, which calls conv1d or conv1d_act.
+// gpuopt::conv1d, conv1d_act, conv_transpose1d and conv1d_backward: schemas, CPU and Meta kernels,
+// and the .padding overload, which calls conv1d or conv1d_act.
 #include <torch/library.h>
 
 #include "conv1d/binding/aten.h"
@@ -20,6 +20,11 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
       "-> Tensor",
       tags);
   m.def(
+      "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
+      "SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) "
+      "-> Tensor",
+      tags);
+  m.def(
       "conv1d_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[1] stride, "
       "SymInt[2] padding, SymInt[1] dilation, SymInt groups, bool[3] output_mask, "
       "Tensor? bias=None, str activation=\"none\") -> (Tensor, Tensor, Tensor)",
@@ -29,6 +34,9 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   m.def(
       "_conv1d_own(Tensor input, Tensor weight, Tensor? bias, SymInt[1] stride, "
       "SymInt[1] padding, SymInt[1] dilation, SymInt groups) -> Tensor");
+  m.def(
+      "_conv_transpose1d_own(Tensor input, Tensor weight, Tensor? bias, SymInt[1] stride, "
+      "SymInt[1] padding, SymInt[1] output_padding, SymInt groups, SymInt[1] dilation) -> Tensor");
   m.def(
       "_conv1d_backward_own(Tensor grad_output, Tensor input, Tensor weight, SymInt[1] stride, "
       "SymInt[1] padding, SymInt[1] dilation, SymInt groups, bool[3] output_mask, "

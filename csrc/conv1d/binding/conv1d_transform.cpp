@@ -99,8 +99,8 @@ Tensor convolve_groups(const Operands& in, const SymSizes& sizes, const Geometry
   if (is_known_zero(examples)) {
     return of_none(in.input, {sizes.batch, sizes.out_channels, sizes.out_size});
   }
-  const bool shares_input =
-      !in.input.batch_dim.has_value() && is_known_equal(sizes.groups, SymInt(1));
+  const bool shares_input = !in.input.batch_dim.has_value() &&
+                            is_known_equal(sizes.groups, SymInt(1)) && !geometry.transposed;
   const Tensor input = !shares_input   ? into_channels(with_batch(in.input, in, sizes))
                        : sizes.batched ? in.input.value
                                        : in.input.value.unsqueeze(0);

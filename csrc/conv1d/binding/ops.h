@@ -37,6 +37,11 @@ GPUOPT_OP(conv1d_act, "conv1d_act", "",
           at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
                      c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymInt,
                      std::string_view))
+using ConvTranspose1d = at::Tensor(const at::Tensor&, const at::Tensor&,
+                                   const std::optional<at::Tensor>&, c10::SymIntArrayRef,
+                                   c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymInt,
+                                   c10::SymIntArrayRef);
+GPUOPT_OP(conv_transpose1d, "conv_transpose1d", "", ConvTranspose1d)
 using Conv1dBackward = std::tuple<at::Tensor, at::Tensor, at::Tensor>(
     const at::Tensor&, const at::Tensor&, const at::Tensor&, c10::SymIntArrayRef,
     c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymInt, std::array<bool, 3>,
@@ -45,6 +50,7 @@ GPUOPT_OP(conv1d_backward, "conv1d_backward", "", Conv1dBackward)
 GPUOPT_OP(conv1d_own, "_conv1d_own", "",
           at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
                      c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymInt))
+GPUOPT_OP(conv_transpose1d_own, "_conv_transpose1d_own", "", ConvTranspose1d)
 GPUOPT_OP(conv1d_backward_own, "_conv1d_backward_own", "", Conv1dBackward)
 }  // namespace ops
 

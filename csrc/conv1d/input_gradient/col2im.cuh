@@ -262,6 +262,10 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
 
   const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                           first_channel * args.weight_in;
+  const T* bias = static_cast<const T*>(args.bias);
+  if (bias != nullptr) {
+    bias += (int64_t{group} * args.in_channels + first_channel) * args.bias_stride;
+  }
   // Copies the taps of all splits' channels from `begin` on. Missing channels are 0.
   const auto stage = [&](uint32_t begin) {
 #pragma unroll 8
@@ -342,7 +346,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
           static_cast<int32_t>(steps) - args.lead_steps - steps_of_tap[rest];
 #pragma unroll 1
       for (uint32_t c = 0; c < in_channels; ++c) {
-        float sum = 0;
+        float sum = bias == nullptr ? 0 : to_compute(bias[c * args.bias_stride]);
         int32_t under = first_under;
 #pragma unroll 1
         for (int32_t k = first_tap; k < args.taps;

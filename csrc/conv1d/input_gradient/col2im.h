@@ -25,9 +25,10 @@ constexpr int kGradientQuad = 4;  // values per load
 // in_channels, taps], `to` is [batch, groups, in_channels, to_size].
 struct Col2imArgs {
   const void *grad, *weight;
-  void* to;  // gradient of the input
+  const void* bias;  // of the input channels, may be null
+  void* to;          // gradient of the input
   int64_t grad_batch, grad_channel, to_batch, to_channel;
-  int64_t weight_group, weight_out, weight_in, weight_tap;
+  int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t grad_size, to_size, padding, dilation;
   // Taps k and k + tap_cycle are position_step positions of the gradient apart.
   int32_t taps, tap_cycle, position_step;
@@ -134,6 +135,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   Col2imArgs& args = plan.args;
   args.grad = p.to.data;
   args.weight = p.weight.data;
+  args.bias = p.bias;
   args.to = nullptr;
   args.grad_batch = p.to.batch_stride;
   args.grad_channel = p.to.channel_stride;
@@ -143,6 +145,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   args.weight_out = p.weight.out_stride;
   args.weight_in = p.weight.in_stride;
   args.weight_tap = p.weight.tap_stride;
+  args.bias_stride = p.bias_stride;
   args.grad_size = static_cast<int32_t>(p.to.size);
   args.to_size = static_cast<int32_t>(p.from.size);
   args.padding = static_cast<int32_t>(p.padding);

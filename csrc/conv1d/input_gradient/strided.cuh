@@ -8,7 +8,7 @@
 //                                     3  4  5  3  4  5
 //
 // A thread has one of the first taps and loops over the tap's positions. Results stay in shared
-// memory until the warp stores them as vectors. Positions that meet no tap are 0.
+// memory until the warp stores them as vectors. Positions that meet no tap are the bias, or 0.
 #pragma once
 
 #include "conv1d/device/chunk.cuh"
@@ -46,7 +46,8 @@ struct GatherLane {
 // gradient.
 template <typename T>
 __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t<T> weight,
-                                              GatherLane lane, int32_t from_size) {
+                                              compute_t<T> bias, GatherLane lane,
+                                              const ChunkArgs& args) {
   using C = compute_t<T>;
   T* to = made + lane.position;
 #pragma unroll 1
@@ -54,10 +55,14 @@ __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t
     C products[kStridedGradientPositions];
 #pragma unroll
     for (int j = 0; j < kStridedGradientPositions; ++j) {
-      const bool valid =
-          lane.position + j * lane.apart < lane.positions &&
-          static_cast<uint32_t>(lane.under + j * lane.rows) < static_cast<uint32_t>(from_size);
+      const auto under = static_cast<uint32_t>(lane.under + j * lane.rows);
+      const bool valid = lane.position + j * lane.apart < lane.positions &&
+                         under < static_cast<uint32_t>(args.from_size);
       products[j] = valid ? weight * to_compute(grads[j * lane.rows]) : C(0);
+    }
+    if (args.bias != nullptr) {
+#pragma unroll
+      for (int j = 0; j < kStridedGradientPositions; ++j) products[j] += bias;
     }
 #pragma unroll
     for (int j = 0; j < kStridedGradientPositions; ++j) {
@@ -74,8 +79,8 @@ __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t
 // Computes positions as sums over all channels and every tap_cycle-th tap from `tap` on.
 template <typename T, int kTile>
 __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk, const uint4* vecs,
-                                          const compute_t<T>* taps, int32_t tap, GatherLane lane,
-                                          const StridedGradientArgs& own) {
+                                          const compute_t<T>* taps, compute_t<T> bias, int32_t tap,
+                                          GatherLane lane, const StridedGradientArgs& own) {
   using C = compute_t<T>;
   constexpr int32_t kNowhere = INT32_MIN / 2;
   const ChunkArgs& args = own.base;
@@ -109,7 +114,7 @@ __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk,
 #pragma unroll
     for (int j = 0; j < kStridedGradientPositions; ++j) {
       if (lane.position + j * lane.apart < lane.positions) {
-        made[lane.position + j * lane.apart] = from_compute<T>(sums[j]);
+        made[lane.position + j * lane.apart] = from_compute<T>(sums[j] + bias);
       }
     }
     lane.under += kStridedGradientPositions * lane.rows;
@@ -156,9 +161,15 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
       max(min(static_cast<int32_t>(args.warp_tiles * kTile), args.to_size - chunk.begin), 0);
   const int32_t vecs_made = (positions + N - 1) / N;
   const auto step = static_cast<int32_t>(own.step.divisor);
+  const C bias = load_bias<T>(args, chunk.channel);
   if (own.first_taps < step) {
+    Vec<T, N> empty;
+#pragma unroll
+    for (int i = 0; i < N; ++i) empty.values[i] = from_compute<T>(bias);
 #pragma unroll 2
-    for (int32_t q = lane; q < vecs_made; q += 32) made[q] = uint4{};
+    for (int32_t q = lane; q < vecs_made; q += 32) {
+      store_vec(reinterpret_cast<T*>(made + q), empty);
+    }
   }
   copies.wait();
   __syncwarp();
@@ -175,9 +186,9 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     T* const to = reinterpret_cast<T*>(made);
     if constexpr (kOneProduct) {
       const T* const grads = reinterpret_cast<const T*>(vecs) + chunk.ahead(args, 0) - chunk.first;
-      make_products(to, grads + under, taps[tap], gather, args.from_size);
+      make_products(to, grads + under, taps[tap], bias, gather, args);
     } else {
-      make_sums(to, chunk, vecs, taps, tap, gather, own);
+      make_sums(to, chunk, vecs, taps, bias, tap, gather, own);
     }
   }
   __syncwarp();
