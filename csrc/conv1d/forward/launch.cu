@@ -1,5 +1,6 @@
 // Starts the kernel of a forward plan.
 #include "conv1d/conv1d.h"
+#include "conv1d/forward/channel_tiles.cuh"
 #include "conv1d/forward/channels_last.cuh"
 #include "conv1d/forward/direct.cuh"
 #include "conv1d/forward/expand.cuh"
