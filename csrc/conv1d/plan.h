@@ -18,6 +18,7 @@
 #include "conv1d/forward/strided.h"
 #include "conv1d/forward/tap_gemm.h"
 #include "conv1d/forward/toeplitz.h"
+#include "conv1d/forward/toeplitz_chunks.h"
 #include "conv1d/input_gradient/col2im.h"
 #include "conv1d/input_gradient/general.h"
 #include "conv1d/input_gradient/strided.h"
@@ -38,8 +39,8 @@ struct AtenPlan {
 
 // Input gradients of stride 1 run as forward convolutions, see transposed().
 using ForwardPath =
-    std::variant<AtenPlan, DirectPlan, ToeplitzPlan, SlidingPlan, StridedPlan, PolyphasePlan,
-                 RowsPlan, ExpandPlan, ExpandMmaPlan, ImplicitGemmPlan, TapGemmPlan,
+    std::variant<AtenPlan, DirectPlan, ToeplitzPlan, ToeplitzChunksPlan, SlidingPlan, StridedPlan,
+                 PolyphasePlan, RowsPlan, ExpandPlan, ExpandMmaPlan, ImplicitGemmPlan, TapGemmPlan,
                  ChannelTilesPlan, ChannelsLastPlan, SmallPlan, GeneralPlan>;
 using InputGradientPath =
     std::variant<AtenPlan, StridedGradientPlan, Col2imPlan, GeneralGradientPlan>;

@@ -1,25 +1,14 @@
 // Depthwise convolutions of channels-last signals by tiles in shared memory.
 //
-// fp16 and bf16: the tile is transposed on its way to and from shared memory. A warp multiplies the
-// row of a channel with its Toeplitz matrix of taps B (sketch in README.md), 16 chunks at a time.
-// With chunks of 3 vectors:
-//
-//   row:  v0 v1 v2 | v3 v4 v5 | v6 v7 v8 | ...      vectors of 8 positions
-//
-//         A: v0 v1   B: taps     vector 0          A: v1 v2   B: taps     vector 1
-//            v3 v4               of each              v4 v5               of each
-//            v6 v7               chunk of             v7 v8               chunk of
-//            ...                 the outputs          ...                 the outputs
-//
-// So a vector in registers meets the taps of several outputs. The number of vectors per chunk is
-// odd, because the rows of A then lie in different banks.
+// fp16 and bf16: the tile is transposed on its way to and from shared memory. In between, a warp
+// multiplies the row of a channel with its taps as toeplitz_chunks does.
 //
 // f32: a thread has one channel and slides over positions.
 #pragma once
 
 #include "conv1d/device/channel_tiles.cuh"
 #include "conv1d/forward/channel_tiles.h"
-#include "conv1d/forward/toeplitz.cuh"
+#include "conv1d/forward/toeplitz_chunks.cuh"
 
 namespace gpuopt::conv1d {
 
@@ -44,45 +33,6 @@ struct ChannelTile {
                     phase, args.dilation)};
   }
 };
-
-// Multiplies 16 chunks of kVecs vectors with the taps. `first` is matrix row `lane` of A, `taps`
-// the thread's tap in the first row of B.
-template <typename T, int kVecs>
-__device__ __forceinline__ void multiply_chunks(float (&sums)[kVecs][4], const uint4* first,
-                                                const T* taps, uint32_t matrices) {
-  static_assert(kVecs % 2 == 1);
-  // Vectors of all chunks: those under the outputs and one more.
-  uint32_t a[kVecs + 1][2];
-  const auto load = [&](int i) {
-    uint32_t both[4];
-    load_matrices<0>(both, first);
-    first += 2;
-    a[i][0] = both[0];
-    a[i][1] = both[1];
-    a[i + 1][0] = both[2];
-    a[i + 1][1] = both[3];
-  };
-#pragma unroll
-  for (int i = 0; i < kVecs; i += 2) load(i);
-#pragma unroll 1
-  for (uint32_t matrix = 0;;) {
-    const TapPairs<T> pairs = pairs_at(taps);
-    const uint32_t b[2] = {pairs.low, pairs.high};
-#pragma unroll
-    for (int i = 0; i < kVecs; ++i) {
-      const uint32_t own[4] = {a[i][0], a[i][1], a[i + 1][0], a[i + 1][1]};
-      multiply_add_matrices<T>(sums[i], own, b);
-    }
-    if (++matrix == matrices) break;
-    taps += 16;
-#pragma unroll
-    for (int i = 0; i < kVecs - 1; ++i) {
-      a[i][0] = a[i + 2][0];
-      a[i][1] = a[i + 2][1];
-    }
-    load(kVecs - 1);
-  }
-}
 
 template <typename T, int kVecs>
 __global__ void __launch_bounds__(kThreads, kTileBlocks)
@@ -135,13 +85,10 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
     multiply_chunks<T, kVecs>(sums, row + lane % 16 * kVecs + lane / 16,
                               own_taps + 2 * (lane % 4) - static_cast<int32_t>(lane / 4),
                               args.matrices);
-    // Pair p of the thread.
-    const auto position_of = [&](uint32_t p) {
-      return (lane / 4 + p % 2 * 8) * kVecs * 8 + p / 2 * 8 + lane % 4 * 2;
-    };
     Vec<T, 2> rounded[2 * kVecs];
     finish_sums(rounded, sums, args, bias, [&](uint32_t output) {
-      const T* const own = reinterpret_cast<const T*>(row) + position_of(output / 2) + output % 2;
+      const T* const own =
+          reinterpret_cast<const T*>(row) + chunk_pair<kVecs>(output / 2) + output % 2;
       float sum = 0;
 #pragma unroll 1
       for (int32_t k = 0; k < args.taps; ++k) {
@@ -152,7 +99,7 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
     __syncwarp();
 #pragma unroll
     for (uint32_t p = 0; p < 2 * kVecs; ++p) {
-      store_vec(reinterpret_cast<T*>(row) + position_of(p), rounded[p]);
+      store_vec(reinterpret_cast<T*>(row) + chunk_pair<kVecs>(p), rounded[p]);
     }
   }
   __syncthreads();

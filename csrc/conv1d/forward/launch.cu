@@ -14,6 +14,7 @@
 #include "conv1d/forward/strided.cuh"
 #include "conv1d/forward/tap_gemm.cuh"
 #include "conv1d/forward/toeplitz.cuh"
+#include "conv1d/forward/toeplitz_chunks.cuh"
 #include "conv1d/forward/update.cuh"
 
 namespace gpuopt::conv1d {
