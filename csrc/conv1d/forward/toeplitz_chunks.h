@@ -7,6 +7,9 @@
 namespace gpuopt::conv1d {
 
 constexpr int kLongVecs = 5;  // vectors of outputs per row of A
+// Least distance from the first tap to the last. Shorter filters have at most three matrices of
+// taps, and run by toeplitz.
+constexpr int64_t kLongSpan = 32;
 
 struct ToeplitzChunksPlan : ChunkPlan {
   static constexpr const char* kName = "toeplitz_chunks";
@@ -17,6 +20,7 @@ struct ToeplitzChunksPlan : ChunkPlan {
     if (!is_half(p) || p.from.channels > 1 || !has_plain_rows(p) || !has_unit_stride(p)) return {};
     const int64_t values = kAccessBytes / item_of(p), outputs = kLongVecs * kMmaOutputs;
     const int64_t span = span_of(p);
+    if (span < kLongSpan) return {};
     const int64_t taps_pitch = ceil_div<int64_t>(span + 38, values) * values;
     const auto vecs_of = [&](int64_t tiles) {
       return tiles * outputs / values + (span + 14) / 16 * 2 + 1;
