@@ -4,6 +4,7 @@
 #include <memory>
 #include <variant>
 
+#include "conv1d/forward/channel_tiles.h"
 #include "conv1d/forward/channels_last.h"
 #include "conv1d/forward/direct.h"
 #include "conv1d/forward/expand.h"
@@ -17,9 +18,11 @@
 #include "conv1d/forward/strided.h"
 #include "conv1d/forward/tap_gemm.h"
 #include "conv1d/forward/toeplitz.h"
+#include "conv1d/forward/toeplitz_chunks.h"
 #include "conv1d/input_gradient/col2im.h"
 #include "conv1d/input_gradient/general.h"
 #include "conv1d/input_gradient/strided.h"
+#include "conv1d/weight_gradient/channel_tiles.h"
 #include "conv1d/weight_gradient/channels_last.h"
 #include "conv1d/weight_gradient/chunks.h"
 #include "conv1d/weight_gradient/general.h"
@@ -36,14 +39,14 @@ struct AtenPlan {
 
 // Input gradients of stride 1 run as forward convolutions, see transposed().
 using ForwardPath =
-    std::variant<AtenPlan, DirectPlan, ToeplitzPlan, SlidingPlan, StridedPlan, PolyphasePlan,
-                 RowsPlan, ExpandPlan, ExpandMmaPlan, ImplicitGemmPlan, TapGemmPlan,
-                 ChannelsLastPlan, SmallPlan, GeneralPlan>;
+    std::variant<AtenPlan, DirectPlan, ToeplitzPlan, ToeplitzChunksPlan, SlidingPlan, StridedPlan,
+                 PolyphasePlan, RowsPlan, ExpandPlan, ExpandMmaPlan, ImplicitGemmPlan, TapGemmPlan,
+                 ChannelTilesPlan, ChannelsLastPlan, SmallPlan, GeneralPlan>;
 using InputGradientPath =
     std::variant<AtenPlan, StridedGradientPlan, Col2imPlan, GeneralGradientPlan>;
-using WeightGradientPath =
-    std::variant<AtenPlan, WeightChunksPlan, WeightRowsPlan, WeightChannelsLastPlan, Im2colPlan,
-                 WeightTapGemmPlan, WeightColumnsPlan, WeightGeneralPlan>;
+using WeightGradientPath = std::variant<AtenPlan, WeightChunksPlan, WeightRowsPlan,
+                                        WeightChannelTilesPlan, WeightChannelsLastPlan, Im2colPlan,
+                                        WeightTapGemmPlan, WeightColumnsPlan, WeightGeneralPlan>;
 
 template <typename Path>
 const char* name_of(const Path& path) {

@@ -16,6 +16,7 @@ from tools.test_build import FOLDER, ROOT
 
 from ..support.conv1d_problem import (
     FLOAT16,
+    FLOAT32,
     FOLDERS,
     FORWARD,
     INPUT_GRADIENT,
@@ -150,6 +151,43 @@ def test_groups_of_many_channels(which, channels, taps, size, layout, arguments,
     got, _, intact, *_ = emulated().call(case, name)
     assert (got, intact) == (name, "1")
     check(case, views[case.written], [view.astype(np.float64) for view in views], exact=True)
+
+
+@pytest.mark.parametrize("dtype", [FLOAT16, FLOAT32])
+@pytest.mark.parametrize("which", PASSES)
+@pytest.mark.parametrize(
+    "batch, channels, size, taps, arguments, layouts, offset",
+    [
+        (1, 72, 150, 33, {"padding": (16, 16)}, ("whole channels",) * 2, 0),
+        (2, 67, 700, 9, {"padding": (8, 0)}, ("channels last",) * 2, 0),
+        (1, 64, 700, 17, {"padding": (3, -2)}, ("channels last", "whole channels"), 1),
+        (2, 40, 270, 8, {"padding": (21, 0), "dilation": 3}, ("channels last",) * 2, 0),
+        (1, 33, 90, 140, {"padding": (139, 70)}, ("channels last",) * 2, 3),
+        (1, 8, 1400, 300, {"padding": (150, 149)}, ("channels last",) * 2, 0),
+        (3, 9, 20, 270, {"padding": (269, 0), "dilation": 2}, ("whole channels", "channels last"), 0),
+    ],
+)
+def test_channels_last_with_many_taps(which, dtype, batch, channels, size, taps, arguments, layouts, offset):
+    """Several tiles of channels, of positions and of taps, aligned to vectors and not."""
+    random, name = np.random.default_rng(taps), "weight_channel_tiles" if which == WEIGHT_GRADIENT else "channel_tiles"
+    p = problem_of(batch, channels, (1, 1), size, taps, dtype, layouts=layouts, **arguments)
+    shapes = [(batch, channels, s.size) for s in (p.from_, p.to)] + [(channels, 1, taps)]
+    views = []
+    for part, shape in zip((p.from_, p.to, p.weight), shapes):
+        strides = list(vars(part).values())[2 if part is p.weight else 1 :][:3]
+        memory = np.zeros(extent(strides, shape) + offset, DTYPES[dtype].numpy)[offset:]
+        views.append(np.lib.stride_tricks.as_strided(memory, shape, [p.item * stride for stride in strides]))
+        part.data = memory.ctypes.data
+    for sms, special in ((1, 0), (132, 3)):
+        case = Case(which, p, Device(sms), 0, 0)
+        for i, view in enumerate(views):
+            values = random.integers(-1, 2, view.shape) / 2
+            if special and i < (3 if case.has_special_taps else 2):
+                values.flat[random.integers(values.size, size=special)] = [np.inf, -np.inf, np.nan]
+            view[...] = 100 if i == case.written else encode(DTYPES[dtype], values)
+        got, _, intact, *_ = emulated().call(case, name)
+        assert (got, intact) == (name, "1")
+        check(case, views[case.written], [view.astype(np.float64) for view in views], exact=True)
 
 
 OF_SIGNALS = ("batch_stride", "channel_stride", "stride")

@@ -114,14 +114,39 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
 #endif
 }
 
-// Returns the value, or 0 if not `valid`, without a branch: several loads are in flight at once.
+// Loads a vector, or zeros if not `valid`, without a branch: several loads are in flight at once.
+template <typename T, int N>
+__device__ __forceinline__ Vec<T, N> load_vec_if(const T* aligned, bool valid) {
+  Vec<T, N> vec;
+  if constexpr (sizeof(vec) == kVecBytes) {
+    uint4 words = load_16_bytes(aligned, valid, /*once=*/false);
+    if (!valid) words = uint4{};
+    memcpy(&vec, &words, sizeof(vec));
+  } else {
+    using Word = std::conditional_t<sizeof(vec) == 2, uint16_t,
+                                    std::conditional_t<sizeof(vec) == 4, uint32_t, uint64_t>>;
+    const Word word = load_word<Word>(aligned, valid);
+    memcpy(&vec, &word, sizeof(vec));
+  }
+  return vec;
+}
+
 template <typename T>
 __device__ __forceinline__ T load_if(const T* address, bool valid) {
-  using Word = std::conditional_t<sizeof(T) == 2, uint16_t,
-                                  std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
-  const Word word = load_word<Word>(address, valid);
-  T value;
-  memcpy(&value, &word, sizeof(T));
+  return load_vec_if<T, 1>(address, valid).values[0];
+}
+
+// Hides `value` from the compiler, so that code recomputes what follows from it instead of keeping
+// it in registers.
+template <typename Word>
+__device__ __forceinline__ Word launder(Word value) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(Word) == 8) {
+    asm volatile("" : "+l"(value));
+  } else {
+    asm volatile("" : "+r"(value));
+  }
+#endif
   return value;
 }
 

@@ -18,7 +18,6 @@ template <typename T, int N, int kTaps, int R>
 __global__ void __launch_bounds__(kThreads, 2)
     channels_last_kernel(const __grid_constant__ ChannelsLastArgs args) {
   using C = compute_t<T>;
-  constexpr int kBytes = N * sizeof(T);
   launch_dependents();
   uint32_t sequence = blockIdx.x * kThreads + threadIdx.x;
   if (sequence >= args.threads) return;
@@ -49,18 +48,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const T* address = from + offset * args.from_stride + (next + first) * step;
   using Raw = Vec<T, N>;
   const auto load = [&] {
-    const bool valid = static_cast<uint32_t>(next) < inputs;
-    Raw raw;
-    if constexpr (kBytes == 16) {
-      uint4 words = load_16_bytes(address, valid, false);
-      if (!valid) words = uint4{};
-      memcpy(&raw, &words, sizeof(raw));
-    } else {
-      using Word = std::conditional_t<kBytes == 2, uint16_t,
-                                      std::conditional_t<kBytes == 4, uint32_t, uint64_t>>;
-      const Word word = load_word<Word>(address, valid);
-      memcpy(&raw, &word, sizeof(raw));
-    }
+    const Raw raw = load_vec_if<T, N>(address, static_cast<uint32_t>(next) < inputs);
     ++next;
     address += step;
     return raw;
@@ -153,14 +141,13 @@ cudaError_t launch(const ChannelsLastPlan& plan, void* to, cudaStream_t stream) 
     const auto start = [&](auto kernel) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
-    constexpr int kFew = kFewColumnTaps, kSome = kSomeColumnTaps, kMost = kMostColumnTaps;
+    constexpr int kFew = kFewColumnTaps, kMost = kMostColumnTaps;
     if (args.taps <= kFew && plan.values == 1) return start(channels_last_kernel<T, 1, kFew, 8>);
     if constexpr (sizeof(T) == 2) {
       if (plan.values == 4) return start(channels_last_kernel<T, 4, kFew, 8>);
-      if (plan.values == 2) return start(channels_last_kernel<T, 2, kSome, 8>);
-      if (args.taps <= kSome) return start(channels_last_kernel<T, 1, kSome, 8>);
+      if (plan.values == 2) return start(channels_last_kernel<T, 2, kMost, 8>);
     }
-    return start(channels_last_kernel<T, 1, kMost, 16>);
+    return start(channels_last_kernel<T, 1, kMost, 8>);
   }
 }
 

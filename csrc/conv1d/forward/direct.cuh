@@ -80,15 +80,6 @@ constexpr int direct_blocks(int tiles, bool far) {
 #endif
 }
 
-// Hides `value` from the compiler, so that rare code recomputes values instead of keeping them in
-// registers.
-__device__ __forceinline__ uint32_t launder(uint32_t value) {
-#if defined(__CUDA_ARCH__)
-  asm volatile("" : "+r"(value));
-#endif
-  return value;
-}
-
 // One mma covers kDirectNear taps and values ahead. kFar adds a second mma, 16 positions further
 // on. With two tiles per warp, a row's last warp computes up to kDirectRest further outputs, one
 // per thread.

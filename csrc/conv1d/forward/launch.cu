@@ -1,5 +1,6 @@
 // Starts the kernel of a forward plan.
 #include "conv1d/conv1d.h"
+#include "conv1d/forward/channel_tiles.cuh"
 #include "conv1d/forward/channels_last.cuh"
 #include "conv1d/forward/direct.cuh"
 #include "conv1d/forward/expand.cuh"
@@ -13,6 +14,7 @@
 #include "conv1d/forward/strided.cuh"
 #include "conv1d/forward/tap_gemm.cuh"
 #include "conv1d/forward/toeplitz.cuh"
+#include "conv1d/forward/toeplitz_chunks.cuh"
 #include "conv1d/forward/update.cuh"
 
 namespace gpuopt::conv1d {

@@ -16,6 +16,18 @@ struct TapPairs {
   uint32_t low, high;
 };
 
+// A thread's part of 16 rows of B. `own` points to its tap in the first row.
+template <typename T>
+__device__ __forceinline__ TapPairs<T> pairs_at(const T* own) {
+  const auto pair_of = [](const T& first, const T& second) {
+    const Vec<T, 2> pair{first, second};
+    uint32_t word;
+    memcpy(&word, &pair, sizeof(word));
+    return word;
+  };
+  return {pair_of(own[0], own[1]), pair_of(own[8], own[9])};
+}
+
 // The shared address that a thread gives ldmatrix. Threads 0 to 15 give rows 0 to 15 of A, threads
 // 16 to 31 the same rows one vector further on.
 __device__ __forceinline__ uint32_t matrix_address(const uint4* vecs) {
@@ -81,23 +93,22 @@ __device__ __forceinline__ void store_pair(T* row, int32_t position, int32_t siz
   }
 }
 
-// Stores a thread's outputs of a tile: pairs kMmaOutputs / 2 apart from `position` on. NaN may stem
-// from a tap of 0 times an infinite input nearby: sum_at(position) computes such outputs again.
-template <typename T, typename SumAt>
-__device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const ChunkArgs& args,
-                                           T* to, int32_t position, float bias,
-                                           const SumAt& sum_at) {
-  constexpr int kTile = kMmaParts * kMmaOutputs;
+// Adds the bias to a thread's sums, applies the activation and rounds to pairs. NaN may stem from a
+// tap of 0 times an infinite input nearby: sum_at(i) computes such a sum again.
+template <typename T, int kParts, typename Args, typename SumAt>
+__device__ __forceinline__ void finish_sums(Vec<T, 2> (&rounded)[2 * kParts],
+                                            float (&sums)[kParts][4], const Args& args, float bias,
+                                            const SumAt& sum_at) {
   float total = 0;
 #pragma unroll
   for (const auto& part : sums) total += (part[0] + part[1]) + (part[2] + part[3]);
   if (total != total) {
     // Not unrolled, because these rare instructions are fetched with the code around them.
 #pragma unroll 1
-    for (int i = 0; i < 4 * kMmaParts; ++i) {
-      const float alone = sum_at(position + i / 2 * (kMmaOutputs / 2) + i % 2);
+    for (int i = 0; i < 4 * kParts; ++i) {
+      const float alone = sum_at(i);
 #pragma unroll
-      for (int j = 0; j < 4 * kMmaParts; ++j) {
+      for (int j = 0; j < 4 * kParts; ++j) {
         float& sum = sums[j / 4][j % 4];
         if (j == i && sum != sum) sum = alone;
       }
@@ -106,17 +117,28 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
   if (args.bias != nullptr || args.activation != Activation::kNone) {
     if (args.bias != nullptr) {
 #pragma unroll
-      for (int i = 0; i < 4 * kMmaParts; ++i) sums[i / 4][i % 4] += bias;
+      for (int i = 0; i < 4 * kParts; ++i) sums[i / 4][i % 4] += bias;
     }
 #pragma unroll
     for (auto& part : sums) activate<T>(part, args.activation);
   }
-  Vec<T, 2> rounded[2 * kMmaParts];
 #pragma unroll
-  for (int i = 0; i < 2 * kMmaParts; ++i) {
+  for (int i = 0; i < 2 * kParts; ++i) {
     rounded[i].values[0] = from_compute<T>(sums[i / 2][i % 2 * 2]);
     rounded[i].values[1] = from_compute<T>(sums[i / 2][i % 2 * 2 + 1]);
   }
+}
+
+// Stores a thread's outputs of a tile: pairs kMmaOutputs / 2 apart from `position` on.
+// sum_at(position) computes an output without the matrices.
+template <typename T, typename SumAt>
+__device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const ChunkArgs& args,
+                                           T* to, int32_t position, float bias,
+                                           const SumAt& sum_at) {
+  constexpr int kTile = kMmaParts * kMmaOutputs;
+  Vec<T, 2> rounded[2 * kMmaParts];
+  finish_sums(rounded, sums, args, bias,
+              [&](int i) { return sum_at(position + i / 2 * (kMmaOutputs / 2) + i % 2); });
   const int32_t tile_begin = position - static_cast<int32_t>(2 * (threadIdx.x % 32));
   if (tile_begin >= 0 && tile_begin <= args.to_size - kTile) {
 #pragma unroll
@@ -195,15 +217,6 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
         matrix_address(own), own,
         taps + c * args.taps_pitch + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
         span + ahead + 7};
-  };
-  const auto pairs_at = [](const T* own) {
-    const auto pair_of = [](const T& first, const T& second) {
-      const Vec<T, 2> pair{first, second};
-      uint32_t word;
-      memcpy(&word, &pair, sizeof(word));
-      return word;
-    };
-    return TapPairs<T>{pair_of(own[0], own[1]), pair_of(own[8], own[9])};
   };
   MmaRow<T> row = row_of(0);
   const TapPairs<T> first = pairs_at(row.taps);

@@ -19,7 +19,7 @@ class MatrixSums {
   static constexpr bool kMasks = false;
 
   struct Scratch {
-    float products[16 * kMatrices][8];
+    float products[16 * kMatrices][kScratchPitch];
     __device__ __forceinline__ float sum(uint32_t tap) const { return products[tap][0]; }
   };
 
@@ -83,6 +83,15 @@ class MatrixSums {
       }
     }
     __syncwarp();
+  }
+
+  // Adds a thread's sums to `totals`, which has a sum per tap.
+  __device__ __forceinline__ void add_to(float* totals, uint32_t taps) const {
+#pragma unroll
+    for (int i = 0; i < kOwnTaps; ++i) {
+      const uint32_t tap = threadIdx.x % 32 + 32 * i;
+      if (tap < taps) totals[tap] += own_taps_[i];
+    }
   }
 
   __device__ __forceinline__ void finish(Scratch& scratch) const {

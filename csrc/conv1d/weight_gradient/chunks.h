@@ -13,6 +13,10 @@ constexpr int kWeightWarps = 8;  // per block, at most
 
 constexpr int64_t kChunkSums = 24;  // warps per SM, limited by registers
 
+// Pitch of D in shared memory. Neighbouring taps, sums along diagonals of 8 values, lie in
+// different banks.
+constexpr int kScratchPitch = 9;
+
 struct WeightChunkArgs {
   WeightArgs base;
   uint32_t chunks;       // chunks of all rows, over which warps loop
@@ -59,8 +63,8 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
   const int64_t grad_vecs = chunk_tiles * outputs / values;
   const int64_t input_vecs =
       grad_vecs + (half ? 2 * products - 1 : ceil_div<int64_t>(products, values) + 1);
-  const int64_t warp_bytes =
-      2 * (grad_vecs + input_vecs) * kAccessBytes + products * (half ? 16 * 8 * 4 : item);
+  const int64_t warp_bytes = 2 * (grad_vecs + input_vecs) * kAccessBytes +
+                             products * (half ? 16 * kScratchPitch * 4 : item);
   // With many pairs of channels, one block per pair fills the device. With fewer, sums are split.
   const int64_t pairs = p.groups * p.to.channels * p.from.channels * tap_parts;
   const int64_t most_shared = weight_shared_bytes(device), fitting = most_shared / warp_bytes;

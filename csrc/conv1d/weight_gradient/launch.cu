@@ -1,5 +1,6 @@
 // Starts the kernels of a weight gradient.
 #include "conv1d/conv1d.h"
+#include "conv1d/weight_gradient/channel_tiles.cuh"
 #include "conv1d/weight_gradient/channels_last.cuh"
 #include "conv1d/weight_gradient/chunks.cuh"
 #include "conv1d/weight_gradient/general.cuh"

@@ -1,0 +1,158 @@
+// Toeplitz products of long filters. A row of A is a chunk of the outputs' row, not a vector of it.
+// With chunks of 3 vectors:
+//
+//   row:  v0 v1 v2 | v3 v4 v5 | v6 v7 v8 | ...      vectors of 8 positions
+//
+//         A: v0 v1   B: taps     vector 0          A: v1 v2   B: taps     vector 1
+//            v3 v4               of each              v4 v5               of each
+//            v6 v7               chunk of             v7 v8               chunk of
+//            ...                 the outputs          ...                 the outputs
+//
+// So a vector in registers meets the taps of several outputs, and shared memory is read less often
+// than in toeplitz. The number of vectors per chunk is odd, because the rows of A then lie in
+// different banks.
+#pragma once
+
+#include "conv1d/forward/toeplitz.cuh"
+#include "conv1d/forward/toeplitz_chunks.h"
+
+namespace gpuopt::conv1d {
+
+// Multiplies 16 chunks of kVecs vectors with the taps. `first` is matrix row `lane` of A, `taps`
+// the thread's tap in the first row of B.
+template <typename T, int kVecs>
+__device__ __forceinline__ void multiply_chunks(float (&sums)[kVecs][4], const uint4* first,
+                                                const T* taps, uint32_t matrices) {
+  static_assert(kVecs % 2 == 1);
+  // Vectors of all chunks: those under the outputs and one more.
+  uint32_t a[kVecs + 1][2];
+  const auto load = [&](int i) {
+    uint32_t both[4];
+    load_matrices<0>(both, first);
+    first += 2;
+    a[i][0] = both[0];
+    a[i][1] = both[1];
+    a[i + 1][0] = both[2];
+    a[i + 1][1] = both[3];
+  };
+#pragma unroll
+  for (int i = 0; i < kVecs; i += 2) load(i);
+#pragma unroll 1
+  for (uint32_t matrix = 0;;) {
+    const TapPairs<T> pairs = pairs_at(taps);
+    const uint32_t b[2] = {pairs.low, pairs.high};
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      const uint32_t own[4] = {a[i][0], a[i][1], a[i + 1][0], a[i + 1][1]};
+      multiply_add_matrices<T>(sums[i], own, b);
+    }
+    if (++matrix == matrices) break;
+    taps += 16;
+#pragma unroll
+    for (int i = 0; i < kVecs - 1; ++i) {
+      a[i][0] = a[i + 2][0];
+      a[i][1] = a[i + 2][1];
+    }
+    load(kVecs - 1);
+  }
+}
+
+// Position of pair `pair` of a thread's sums in the tile.
+template <int kVecs>
+__device__ __forceinline__ uint32_t chunk_pair(uint32_t pair) {
+  const uint32_t lane = threadIdx.x % 32;
+  return (lane / 4 + pair % 2 * 8) * kVecs * 8 + pair / 2 * 8 + lane % 4 * 2;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kChunkThreads, 8)
+    toeplitz_chunks_kernel(const __grid_constant__ ChunkArgs args) {
+  constexpr int N = kVecSize<T>, kVecs = kLongVecs, kTile = kVecs * kMmaOutputs;
+  extern __shared__ uint4 shared[];
+  __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
+  launch_dependents();
+  const uint32_t lane = threadIdx.x % 32;
+  const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
+  uint4* const vecs = shared + threadIdx.x / 32 * (args.warp_vecs + args.taps_pitch / N);
+  uint4* const tap_vecs = vecs + args.warp_vecs;
+  T* const taps = reinterpret_cast<T*>(tap_vecs) + kTapsBefore;
+  WarpCopies<1> copies(barriers[threadIdx.x / 32]);
+  grid_dependency_wait();
+  if (warp >= args.warps) return;
+
+  // Load inputs, and taps with zeros before, behind and (with dilation) between them.
+  const Chunk<T, kTile> chunk(args, warp);
+  const auto dilation = static_cast<int32_t>(args.dilation.divisor);
+  const int32_t ahead = chunk.ahead(args, 0);
+  const int32_t matrices = ((args.taps - 1) * dilation + ahead + 7) / 16 + 1;
+  chunk.copy(args, copies, vecs, 0,
+             static_cast<int32_t>(args.warp_tiles) * (kTile / N) + 2 * matrices - 1);
+#pragma unroll 1
+  for (uint32_t i = lane; i < args.taps_pitch / N; i += 32) tap_vecs[i] = uint4{};
+  __syncwarp();
+#pragma unroll 4
+  for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
+    taps[k * dilation] = chunk.weight[k * args.weight_tap];
+  }
+  const float bias = load_bias<T>(args, chunk.channel);
+  copies.wait();
+  __syncwarp();
+
+#pragma unroll 1
+  for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
+    // Multiply. Outputs replace the inputs, which no later tile reads.
+    uint4* const own = vecs + tile * (kTile / N);
+    float sums[kVecs][4] = {};
+    multiply_chunks<T, kVecs>(sums, own + lane % 16 * kVecs + lane / 16,
+                              taps + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
+                              static_cast<uint32_t>(matrices));
+    Vec<T, 2> rounded[2 * kVecs];
+    finish_sums(rounded, sums, args, bias, [&](uint32_t output) {
+      const T* const input =
+          reinterpret_cast<const T*>(own) + ahead + chunk_pair<kVecs>(output / 2) + output % 2;
+      float sum = 0;
+#pragma unroll 1
+      for (int32_t k = 0; k < args.taps; ++k) {
+        sum = multiply_add(to_compute(input[k * dilation]), to_compute(taps[k * dilation]), sum);
+      }
+      return sum;
+    });
+    __syncwarp();
+#pragma unroll
+    for (uint32_t pair = 0; pair < 2 * kVecs; ++pair) {
+      store_vec(reinterpret_cast<T*>(own) + chunk_pair<kVecs>(pair), rounded[pair]);
+    }
+    __syncwarp();
+
+    // Store.
+    const int32_t begin = chunk.begin + static_cast<int32_t>(tile) * kTile;
+#pragma unroll
+    for (uint32_t i = lane; i < kTile / N; i += 32) {
+      const int32_t position = begin + static_cast<int32_t>(i) * N;
+      const auto values = vec_of<T>(own[i]);
+      if (position >= 0 && position <= args.to_size - N) {
+        store_whole(chunk.to + position, values);
+      } else {
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          const bool exists =
+              static_cast<uint32_t>(position + j) < static_cast<uint32_t>(args.to_size);
+          if (exists) chunk.to[position + j] = values.values[j];
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+cudaError_t launch(const ToeplitzChunksPlan& plan, void* to, cudaStream_t stream) {
+  if constexpr (sizeof(T) != 2) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.to = to;
+    return launch_kernel(toeplitz_chunks_kernel<T>, plan.launch, stream, args);
+  }
+}
+
+}  // namespace gpuopt::conv1d
