@@ -242,6 +242,9 @@ DEPTHWISE, OWN = (1, 1), None  # OWN: any path of gpuopt
         ("WavLM large, positions", FLOAT16, (1, 16, (64, 64), 249, 128), {"padding": (64, 64)},
          ("tap_gemm", "tap_gemm", "weight_tap_gemm")),
         ("wav2vec2, positions in fp32", FLOAT32, (8, 16, (48, 48), 499, 128), {"padding": (64, 64)}, (ATEN, ATEN, ATEN)),
+        ("grouped, 3 taps", BFLOAT16, (8, 4, (32, 32), 499, 3), {"padding": (1, 1)}, ("tap_gemm", "tap_gemm", "weight_tap_gemm")),
+        ("grouped, 2 taps", BFLOAT16, (8, 4, (32, 32), 499, 2), {}, (ATEN, ATEN, ATEN)),
+        ("few channels, 15 taps", BFLOAT16, (8, 4, (16, 16), 499, 15), {}, ("implicit_gemm", "implicit_gemm", ATEN)),
         ("dense", BFLOAT16, (16, 1, (512, 512), 16000, 3), {"stride": 2}, (ATEN, ATEN, ATEN)),
     ],
 )  # fmt: skip
