@@ -9,9 +9,9 @@
 namespace gpuopt::conv1d {
 
 // Up to this many input channels per group, all paths are tried. The limit is higher for groups of
-// one output channel, which leave tensor cores nearly empty. Above the limit implicit GEMM is
-// chosen if it supports the problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels), then the
-// tap GEMM if has_many_taps(), else ATen.
+// one output channel, which leave tensor cores nearly empty. Above the limit, fp16 and bf16 choose
+// implicit GEMM if it supports the problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels),
+// then the tap GEMM if has_many_taps(), else ATen.
 constexpr int64_t kMostChannels = 8, kMostIntoOne = 64;
 // Whether tap GEMMs are chosen for several groups in fp16 and bf16. cuDNN lacks fast kernels for
 // groups of many channels (H200, 3 to 15 taps: 1.6 to 5.7 times as long). Tap GEMMs pad a group to
@@ -91,6 +91,7 @@ inline void choose(Plan& plan, const Problem& p, Pass pass, const Device& device
       return;
     }
     if (pass == Pass::kInputGradient && !has_unit_stride(p)) return;
+    if (!is_half(p)) return;
     const Problem laid = pass == Pass::kForward ? p : transposed(p);
     if (const auto gemm = ImplicitGemmPlan::make(laid, device)) {
       plan.path = ForwardPath(*gemm);
