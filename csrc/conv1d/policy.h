@@ -9,13 +9,16 @@
 namespace gpuopt::conv1d {
 
 // Up to this many input channels per group, all paths are tried. The limit is higher for groups of
-// one output channel, which leave tensor cores nearly empty. Above the limit implicit GEMM is
-// chosen if it supports the problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels), then the
-// tap GEMM if has_many_taps(), else ATen.
+// one output channel, which leave tensor cores nearly empty. Above the limit, fp16 and bf16 choose
+// implicit GEMM if it supports the problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels),
+// then the tap GEMM if has_many_taps(), else ATen.
 constexpr int64_t kMostChannels = 8, kMostIntoOne = 64;
-// Whether tap GEMMs are chosen for several groups of many channels in fp16 and bf16. cuDNN lacks
-// fast kernels for them (H200, 128 taps, 16 groups of 48 channels, (8,768,499): 12.9 ms).
-inline bool has_many_taps(int64_t groups, int64_t taps) { return groups > 1 && taps >= 16; }
+// Whether tap GEMMs are chosen for several groups in fp16 and bf16. cuDNN lacks fast kernels for
+// groups of many channels (H200, 3 to 15 taps: 1.6 to 5.7 times as long). Tap GEMMs pad a group to
+// 16 channels, so that groups of fewer channels need more taps.
+inline bool has_many_taps(int64_t groups, int64_t channels, int64_t taps) {
+  return groups > 1 && taps >= (channels > 16 ? 3 : 16);
+}
 // ATen is tried from this many weights per tap and group. Below, cuDNN uses no tensor cores, and is
 // faster than all paths by over 2 % in 1.4 % of 2,703 measured problems (conv1d-paths.jsonl).
 constexpr int64_t kDenseWeights = 96;
@@ -82,13 +85,14 @@ inline std::pair<Problem, Problem> halves_of(const Problem& problem, int64_t cha
 
 inline void choose(Plan& plan, const Problem& p, Pass pass, const Device& device) {
   if (p.from.channels > (p.to.channels == 1 ? kMostIntoOne : kMostChannels)) {
-    const bool by_taps = has_many_taps(p.groups, p.taps);
+    const bool by_taps = has_many_taps(p.groups, p.from.channels, p.taps);
     if (pass == Pass::kWeightGradient) {
       const auto gemm = by_taps ? WeightTapGemmPlan::make(p, device) : std::nullopt;
       if (gemm) plan.path = WeightGradientPath(*gemm);
       return;
     }
     if (pass == Pass::kInputGradient && !has_unit_stride(p)) return;
+    if (!is_half(p)) return;
     const Problem laid = pass == Pass::kForward ? p : transposed(p);
     if (const auto gemm = ImplicitGemmPlan::make(laid, device)) {
       plan.path = ForwardPath(*gemm);

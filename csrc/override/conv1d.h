@@ -46,7 +46,7 @@ constexpr int64_t kMostGemmChannels = 16;
 inline int64_t most_channels(const Tensor& weight, int64_t groups) {
   if (weight.size(0) == groups) return conv1d::kMostIntoOne;
   if (weight.element_size() != 2) return conv1d::kMostChannels;
-  const bool by_taps = conv1d::has_many_taps(groups, weight.size(2)) &&
+  const bool by_taps = conv1d::has_many_taps(groups, weight.size(1), weight.size(2)) &&
                        weight.size(0) <= groups * conv1d::kTapGemmChannels;
   return by_taps ? conv1d::kTapGemmChannels : kMostGemmChannels;
 }

@@ -132,25 +132,52 @@ def test_groups_of_many_channels(which, channels, taps, size, layout, arguments,
     """Tap GEMMs with and without splits."""
     batch = 1 if taps == 128 else 2
     p = problem_of(batch, 3, channels, size, taps, FLOAT16, layouts=(layout, layout), **arguments)
-    random, views = np.random.default_rng(taps), []
-    shapes = [(batch, 3 * c, s.size) for c, s in zip(channels, (p.from_, p.to))] + [
-        (3 * channels[1], channels[0], taps)
-    ]
-    for part, shape in zip((p.from_, p.to, p.weight), shapes):
-        strides = list(vars(part).values())[2 if part is p.weight else 1 :][:3]
-        memory = np.zeros(extent(strides, shape), np.float16)
-        views.append(np.lib.stride_tricks.as_strided(memory, shape, [2 * stride for stride in strides]))
-        views[-1][...] = random.integers(-1, 2, shape) / 2
-        part.data = memory.ctypes.data
-    case = Case(which, p, Device(sms), 0, 0)
     name = "weight_tap_gemm" if which == WEIGHT_GRADIENT else "tap_gemm"
     if which == INPUT_GRADIENT and p.stride > 1:
-        assert name not in emulated().launches(case)
-        return
-    views[case.written][...] = 100
-    got, _, intact, *_ = emulated().call(case, name)
-    assert (got, intact) == (name, "1")
-    check(case, views[case.written], [view.astype(np.float64) for view in views], exact=True)
+        assert run_exactly(which, p, Device(sms), {name}) == set()
+    else:
+        assert run_exactly(which, p, Device(sms), {name}) == {name}
+
+
+def run_exactly(which, p, device, names):
+    """Runs the named paths that support a problem, whose operands are made. Sums are exact. Returns the paths' names."""
+    random, views = np.random.default_rng(p.taps), []
+    shapes = [(p.batch, p.groups * s.channels, s.size) for s in (p.from_, p.to)]
+    shapes.append((p.groups * p.to.channels, p.from_.channels, p.taps))
+    for part, shape in zip((p.from_, p.to, p.weight), shapes):
+        strides = list(vars(part).values())[2 if part is p.weight else 1 :][:3]
+        memory = np.zeros(extent(strides, shape), f"f{p.item}")
+        views.append(np.lib.stride_tricks.as_strided(memory, shape, [p.item * stride for stride in strides]))
+        views[-1][...] = random.integers(-1, 2, shape) / 2
+        part.data = memory.ctypes.data
+    case = Case(which, p, device, 0, 0)
+    supporting = names & emulated().launches(case).keys()
+    for name in supporting:
+        views[case.written][...] = 100
+        got, _, intact, *_ = emulated().call(case, name)
+        assert (got, intact) == (name, "1")
+        check(case, views[case.written], [view.astype(np.float64) for view in views], exact=True)
+    return supporting
+
+
+@pytest.mark.parametrize("sms", [1, 132])
+@pytest.mark.parametrize("dtype", [FLOAT16, FLOAT32])
+@pytest.mark.parametrize("which, name", list(enumerate(["implicit_gemm", "col2im", "im2col"])))
+@pytest.mark.parametrize(
+    "channels, taps, size, layout, arguments",
+    [
+        ((1, 512), 10, 390, "rows", {"stride": 5}),
+        ((1, 48), 80, 1301, "channels last", {"stride": 16, "padding": (39, 39)}),
+        ((2, 17), 160, 131, "channels last", {"padding": (80, 80)}),
+        ((2, 64), 50, 233, "strided", {"stride": 2, "dilation": 3, "padding": (7, -3)}),
+        ((1, 37), 49, 300, "rows apart", {"stride": 3}),
+        ((2, 33), 65, 60, "rows", {"stride": 4, "padding": (66, 31)}),
+    ],
+)
+def test_stems(which, name, dtype, channels, taps, size, layout, arguments, sms):
+    """One or two channels and many taps, in tensors of any strides."""
+    p = problem_of(2, 1, channels, size, taps, dtype, layouts=(layout, layout), **arguments)
+    assert run_exactly(which, p, Device(sms), {name}) == {name}
 
 
 @pytest.mark.parametrize("dtype", [FLOAT16, FLOAT32])

@@ -103,6 +103,10 @@ MANY = (
     Many((8, 12, 8000), 62, 2, 9, stride=2, dilation=2),
     Many((16, 5, 6001), 47, 1, 20, stride=2),
     Many((30, 8, 4000), 121, 1, 15),
+    Many((4, 1, 9001), 48, 1, 80, stride=16),
+    Many((8, 1, 4001), 33, 1, 49, stride=3, layout="step2"),
+    Many((2, 2, 6001), 64, 1, 50, layout="transposed"),
+    Many((3, 2, 2001), 35, 1, 160, dilation=2, layout="transposed"),
     Many((4, 96, 501), 96, 2, 33),
     Many((2, 128, 701), 128, 2, 128, dilation=2, layout="transposed"),
 )

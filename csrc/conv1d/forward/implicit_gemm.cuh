@@ -1,12 +1,13 @@
 // Implicit GEMM on tensor cores (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning",
 // section 3). B is never stored: threads read its values by index from a tile of inputs.
+// implicit_gemm_lanes.cuh has the kernel for f32.
 //
 //   A: taps of 16 channels     B: inputs of 8 positions            D: outputs
 //   w[m][(c, k)]            x  x[c, i * stride + k * dilation]  =  y[m][i]
 #pragma once
 
 #include "conv1d/device/rows.cuh"
-#include "conv1d/forward/implicit_gemm.h"
+#include "conv1d/forward/implicit_gemm_lanes.cuh"
 
 namespace gpuopt::conv1d {
 
@@ -16,7 +17,7 @@ template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     implicit_gemm_kernel(const __grid_constant__ ImplicitGemmArgs args) {
   constexpr int N = kVecSize<T>, kParts = kGemmPositions / 8;
-  constexpr uint32_t kChannels = 16 * kRows;
+  constexpr uint32_t kChannels = 16 * kRows, kMadePitch = kChannels + N;
   extern __shared__ uint4 shared[];
   launch_dependents();
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, threads = blockDim.x;
@@ -34,19 +35,21 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   // The offset of the input of each multiply-add (c, k) from its output's position. The four
   // offsets that a thread needs of each 16 are adjacent.
   auto* const offsets = reinterpret_cast<uint16_t*>(vecs + in_vecs);
-  // The outputs of a tile overwrite its inputs. Their rows have the same alignment as in memory.
+  // The outputs of a tile overwrite its inputs. Their rows have the same alignment as in memory. If
+  // rows are not contiguous, neighbours are channels.
   T* const made = reinterpret_cast<T*>(vecs);
   // Values between the aligned vector below an address and the address.
   const auto ahead_of = [](const T* address) {
     return static_cast<int32_t>(reinterpret_cast<uintptr_t>(address) / sizeof(T) % N);
   };
+  const auto ahead_of_row = [&](const T* row) { return args.from_rows ? ahead_of(row) : 0; };
   grid_dependency_wait();
 
   const int32_t positions = args.positions;
   const Rows<T> rows{args.first_vec, args.last_vec};
   // Starts copying inputs. wait_for_copies() waits for them.
   const auto copy = [&](const T* from, int32_t first) {
-    for (uint32_t i = threadIdx.x; i < in_vecs; i += threads) {
+    for (uint32_t i = threadIdx.x; args.from_rows && i < in_vecs; i += threads) {
       uint32_t c = i;
       const auto q = static_cast<int32_t>(args.row_vecs.divmod(c));
       const T* const row = from + c * args.from_channel;
@@ -57,12 +60,21 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
         vecs[i] = rows.load_edge(row, position, args.from_size);
       }
     }
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; !args.from_rows && i < in_vecs * N; i += threads) {
+      uint32_t c = i / N;
+      const auto q = static_cast<int32_t>(args.row_vecs.divmod(c));
+      const int32_t position = first + q * N + static_cast<int32_t>(i % N);
+      reinterpret_cast<T*>(vecs)[i] =
+          load_if(from + c * args.from_channel + position * args.from_stride,
+                  static_cast<uint32_t>(position) < static_cast<uint32_t>(args.from_size));
+    }
     for (uint32_t i = threadIdx.x; i < 16 * steps; i += threads) {
       // Thread q of four has multiply-adds 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of each 16.
       const uint32_t product = i / 16 * 16 + i / 4 % 4 * 2 + i / 2 % 2 * 8 + i % 2;
       uint32_t c = min(product, args.products - 1);
       const uint32_t k = args.taps_div.divmod(c);
-      const auto ahead = static_cast<uint32_t>(ahead_of(from + c * args.from_channel + first));
+      const auto ahead = static_cast<uint32_t>(ahead_of_row(from + c * args.from_channel + first));
       offsets[i] = static_cast<uint16_t>(c * args.row_vecs.divisor * N + ahead +
                                          k * static_cast<uint32_t>(args.dilation));
     }
@@ -209,7 +221,38 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
         activate<T>(sums[i / kParts][i % kParts], args.activation);
     }
     T* const to = static_cast<T*>(args.to) + image * args.to_batch +
-                  (int64_t{group} * args.out_channels + first_channel) * args.to_channel + begin;
+                  (int64_t{group} * args.out_channels + first_channel) * args.to_channel +
+                  begin * args.to_stride;
+    const int32_t size = min(positions, args.to_size - begin);
+    if (!args.to_rows) {
+#pragma unroll
+      for (int i = 0; i < 2 * kRows; ++i) {
+        if (!has_positions) break;
+        T* const own = made + (static_cast<uint32_t>(warp_begin) + 2 * (lane % 4)) * kMadePitch +
+                       8 * i + lane / 4;
+#pragma unroll
+        for (int t = 0; t < kParts; ++t) {
+          const auto pair = narrow<T, 2>(sums[i / 2][t] + i % 2 * 2);
+          own[8 * t * kMadePitch] = pair.values[0];
+          own[(8 * t + 1) * kMadePitch] = pair.values[1];
+        }
+      }
+      __syncthreads();
+      for (uint32_t i = threadIdx.x; i < static_cast<uint32_t>(size) * 2 * kRows; i += threads) {
+        const uint32_t position = i / (2 * kRows), m = i % (2 * kRows) * N;
+        T* const own = to + position * args.to_stride + m * args.to_channel;
+        const auto vec = load_vec<T, N>(made + position * kMadePitch + m);
+        if (args.to_vecs && m + N <= channels) {
+          store_whole(own, vec);
+        } else {
+#pragma unroll
+          for (uint32_t j = 0; j < N; ++j) {
+            if (m + j < channels) own[j * args.to_channel] = vec.values[j];
+          }
+        }
+      }
+      continue;
+    }
 #pragma unroll
     for (int i = 0; i < 2 * kRows; ++i) {
       if (!has_positions) break;
@@ -228,7 +271,6 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
       }
     }
     __syncthreads();
-    const int32_t size = min(positions, args.to_size - begin);
     for (uint32_t i = threadIdx.x; i < channels * args.made_vecs.divisor; i += threads) {
       uint32_t m = i;
       const auto q = static_cast<int32_t>(args.made_vecs.divmod(m));
@@ -251,14 +293,16 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
 
 template <typename T>
 cudaError_t launch(const ImplicitGemmPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) != 2) {
+  auto args = plan.args;
+  args.to = to;
+  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
+  if constexpr (sizeof(T) == 8) {
     return cudaErrorInvalidValue;
+  } else if constexpr (sizeof(T) == 4) {
+    return plan.rows == 2   ? start(implicit_gemm_lanes_kernel<T, 2>)
+           : plan.rows == 4 ? start(implicit_gemm_lanes_kernel<T, 4>)
+                            : start(implicit_gemm_lanes_kernel<T, 8>);
   } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
     switch (plan.rows) {
       case 1:
         return start(implicit_gemm_kernel<T, 1>);

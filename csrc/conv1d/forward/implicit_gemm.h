@@ -1,15 +1,18 @@
-// fp16 and bf16 with many multiply-adds: implicit GEMM on tensor cores.
+// Many multiply-adds: implicit GEMM, for fp16 and bf16 on tensor cores. Tensors have any strides.
 #pragma once
 
 #include <cmath>
 
 #include "conv1d/cost.h"
 #include "conv1d/geometry.h"
+#include "conv1d/phases.h"
 
 namespace gpuopt::conv1d {
 
 constexpr int kGemmPositions = 32;  // positions per warp
 constexpr int kGemmRows = 4;        // tiles of 16 channels per warp, at most
+// In f32, a thread has this many channels at up to kGemmLaneParts positions, 32 apart.
+constexpr int kGemmLaneChannels = 8, kGemmLaneParts = 8;
 
 // Blocks per SM, limited by registers. Each computes `rows` times 16 channels.
 constexpr int gemm_blocks(int rows) { return rows == 1 ? 4 : rows == 2 ? 3 : 2; }
@@ -19,6 +22,7 @@ struct ImplicitGemmArgs {
   void* to;
   const char *first_vec, *last_vec;  // bounds of whole vectors, see Rows
   int64_t from_batch, from_channel, to_batch, to_channel;
+  int64_t from_stride, to_stride;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, to_size, step, padding, dilation, taps;
   int32_t positions;                   // positions per tile
@@ -31,6 +35,11 @@ struct ImplicitGemmArgs {
   // Per row in shared memory: vectors of inputs, vectors of outputs, and taps, padded to a multiple
   // of 16.
   FastDiv row_vecs, made_vecs, row_taps;
+  // Whether rows of inputs are contiguous, rows of outputs, and whether outputs are vectors of
+  // neighbouring channels. Otherwise values are copied one by one.
+  bool from_rows, to_rows, to_vecs;
+  PhasedRows phases;      // only in f32, of the inputs of a tile
+  FastDiv channel_warps;  // only in f32: warps of a block side by side over its channels
   Activation activation;
 };
 
@@ -39,10 +48,14 @@ struct ImplicitGemmPlan {
   static constexpr const Costs& kCosts = costs::kImplicitGemm;
   LaunchShape launch;
   ImplicitGemmArgs args;
-  int rows;  // tiles of 16 channels per block
+  int rows;  // tiles of 16 channels per block. In f32: positions per thread
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ImplicitGemmPlan> make(const Problem& p, const Device& device);
+
+ private:
+  static std::optional<ImplicitGemmPlan> make_matrices(const Problem& p, const Device& device);
+  static std::optional<ImplicitGemmPlan> make_lanes(const Problem& p, const Device& device);
 };
 
 // The number of an output's taps that are adjacent and aligned, so that they are copied at once.
@@ -56,10 +69,55 @@ inline uint32_t tap_values_of(const Problem& p) {
 
 inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
                                                               const Device& device) {
-  if (!is_half(p) || !has_plain_rows(p) || p.from.channels > 16) return {};
+  if (item_of(p) == 8 || !positions_in_32_bits(p) || p.from.channels > (is_half(p) ? 16 : 8)) {
+    return {};
+  }
+  return is_half(p) ? make_matrices(p, device) : make_lanes(p, device);
+}
+
+// What does not depend on the tiles. Blocks loop over `units` tiles of all examples.
+inline ImplicitGemmArgs implicit_gemm_args(const Problem& p, int64_t row_tiles, int64_t parts,
+                                           int64_t unit_blocks) {
+  ImplicitGemmArgs args;
+  set_operands(args, p);
+  set_strides(args, p);
+  set_channels(args, p);
+  set_rows(args, p);
+  args.from_stride = p.from.stride;
+  args.to_stride = p.to.stride;
+  args.from_rows = p.from.stride == 1 || p.from.size == 1;
+  args.to_rows = p.to.stride == 1 || p.to.size == 1;
+  const int64_t values = kAccessBytes / item_of(p);
+  args.to_vecs = p.to.channel_stride == 1 && p.to.stride % values == 0 &&
+                 (p.groups == 1 || p.to.channels % values == 0) &&
+                 (p.batch == 1 || p.to.batch_stride % values == 0) &&
+                 reinterpret_cast<uintptr_t>(p.to.data) % kAccessBytes == 0;
+  args.step = static_cast<int32_t>(has_unit_stride(p) ? 1 : p.stride);
+  args.dilation = static_cast<int32_t>(p.dilation);
+  args.products = static_cast<uint32_t>(macs_per_output(p));
+  args.units = static_cast<uint32_t>(p.batch * row_tiles);
+  args.unit_blocks = divide_by(unit_blocks);
+  args.tiles = divide_by(row_tiles);
+  args.parts = divide_by(parts);
+  args.taps_div = divide_by(p.taps);
+  return args;
+}
+
+// The blocks that loop over `units` tiles for each of `parts` parts of the channels, if an SM holds
+// `resident` blocks.
+inline int64_t unit_blocks_of(int64_t units, int64_t parts, int64_t resident,
+                              const Device& device) {
+  const int64_t most = std::max<int64_t>(device.sms * resident / parts, 1);
+  return ceil_div(units, ceil_div(units, most));
+}
+
+inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make_matrices(const Problem& p,
+                                                                       const Device& device) {
   constexpr int64_t kValues = kAccessBytes / 2;
   const int64_t all_rows = ceil_div<int64_t>(p.to.channels, 16);  // in tiles of 16 channels
   const int64_t steps = ceil_div<int64_t>(macs_per_output(p), 16);
+  const int64_t step = has_unit_stride(p) ? 1 : p.stride;
+  const bool to_rows = p.to.stride == 1 || p.to.size == 1;
   const int64_t most_shared = std::min<int64_t>(device.shared_bytes, kMostSharedBytes);
   struct Shape {
     int64_t threads, positions, parts, rows, row_tiles, row_vecs, made_vecs, bytes;
@@ -71,11 +129,12 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
     shape.parts = ceil_div(all_rows, rows);
     shape.rows = ceil_div(all_rows, shape.parts);
     shape.row_tiles = ceil_div(p.to.size, shape.positions);
-    shape.row_vecs = ceil_div((shape.positions - 1) * p.stride + span_of(p) + kValues, kValues);
+    shape.row_vecs = ceil_div((shape.positions - 1) * step + span_of(p) + kValues, kValues);
     shape.made_vecs = shape.positions / kValues + 1;
     const int64_t channels = 16 * shape.rows;
     const int64_t inputs = p.from.channels * shape.row_vecs * kAccessBytes + 32 * steps;
-    const int64_t made = channels * shape.made_vecs * kAccessBytes;
+    const int64_t made = to_rows ? channels * shape.made_vecs * kAccessBytes
+                                 : shape.positions * (2 * channels + kAccessBytes);
     shape.bytes = channels * (32 * steps + kAccessBytes) + std::max(inputs, made);
     return shape;
   };
@@ -100,8 +159,7 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   const int64_t resident =
       std::min<int64_t>(gemm_blocks(static_cast<int>(shape.rows)) * (kThreads / shape.threads),
                         std::max<int64_t>(device.shared_bytes / (shape.bytes + 1024), 1));
-  const int64_t iterations = ceil_div(units, std::max<int64_t>(device.sms * resident / parts, 1));
-  const int64_t unit_blocks = ceil_div(units, iterations);
+  const int64_t unit_blocks = unit_blocks_of(units, parts, resident, device);
   // In small launches, extra warps help to copy ((8,16,66) to 104, 41 taps: 4.5 us instead of
   // 11.3).
   int threads = static_cast<int>(shape.threads);
@@ -113,31 +171,76 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   plan.launch = launch_shape(parts * unit_blocks, threads, shape.bytes);
   plan.rows = static_cast<int>(shape.rows);
   ImplicitGemmArgs& args = plan.args;
-  set_operands(args, p);
-  set_strides(args, p);
-  set_channels(args, p);
-  set_rows(args, p);
-  args.step = static_cast<int32_t>(p.stride);
-  args.dilation = static_cast<int32_t>(p.dilation);
-  args.products = static_cast<uint32_t>(macs_per_output(p));
+  args = implicit_gemm_args(p, shape.row_tiles, shape.parts, unit_blocks);
   args.positions = static_cast<int32_t>(shape.positions);
   args.tap_values = tap_values_of(p);
-  args.units = static_cast<uint32_t>(units);
-  args.unit_blocks = divide_by(unit_blocks);
-  args.tiles = divide_by(shape.row_tiles);
-  args.parts = divide_by(shape.parts);
-  args.taps_div = divide_by(p.taps);
   args.row_vecs = divide_by(shape.row_vecs);
   args.made_vecs = divide_by(shape.made_vecs);
   args.row_taps = divide_by(16 * steps);
   return plan;
 }
 
+inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make_lanes(const Problem& p,
+                                                                    const Device& device) {
+  constexpr int64_t kWarps = kThreads / 32, kResident = 2;
+  const int64_t products = macs_per_output(p);
+  // Warps side by side share inputs. The other warps of a block have other positions.
+  const int64_t channel_tiles = ceil_div<int64_t>(p.to.channels, kGemmLaneChannels);
+  int64_t channel_warps = std::min(kWarps, pow2_ceil(channel_tiles));
+  int64_t warps = kWarps, lane_parts = kGemmLaneParts;
+  const auto positions = [&] { return warps / channel_warps * 32 * lane_parts; };
+  const auto blocks = [&] {
+    return p.batch * p.groups * ceil_div(channel_tiles, channel_warps) *
+           ceil_div(p.to.size, positions());
+  };
+  const auto bytes = [&] {
+    return 4 * products * (channel_warps * kGemmLaneChannels + 5) + bytes_of_phases(p, positions());
+  };
+  // Threads and blocks shrink for short rows, for launches with few blocks, and to fit into shared
+  // memory.
+  const int64_t most_shared = std::min<int64_t>(device.shared_bytes, kMostSharedBytes);
+  while (warps > std::max<int64_t>(channel_warps, 2) && 2 * p.to.size <= positions()) warps /= 2;
+  while (lane_parts > 2 && (2 * p.to.size <= positions() || 2 * blocks() < device.sms)) {
+    lane_parts /= 2;
+  }
+  while (warps > 2 && 2 * blocks() < device.sms) {
+    warps /= 2;
+    channel_warps = std::min(channel_warps, warps);
+  }
+  while (lane_parts > 2 && bytes() > most_shared) lane_parts /= 2;
+  while (warps > channel_warps && bytes() > most_shared) warps /= 2;
+  const int64_t row_tiles = ceil_div(p.to.size, positions()), units = p.batch * row_tiles;
+  if (bytes() > most_shared || units >= kFar) return {};
+  const int64_t parts = ceil_div(channel_tiles, channel_warps);
+  const int64_t resident =
+      std::min<int64_t>(kResident * (kWarps / warps), device.shared_bytes / (bytes() + 1024));
+  const int64_t unit_blocks =
+      unit_blocks_of(units, p.groups * parts, std::max<int64_t>(resident, 1), device);
+  ImplicitGemmPlan plan;
+  plan.launch = launch_shape(p.groups * parts * unit_blocks, static_cast<int>(32 * warps), bytes());
+  plan.rows = static_cast<int>(lane_parts);
+  ImplicitGemmArgs& args = plan.args;
+  args = implicit_gemm_args(p, row_tiles, parts, unit_blocks);
+  args.positions = static_cast<int32_t>(positions());
+  args.row_taps = divide_by(products);
+  args.phases = phased_rows(p, positions());
+  args.channel_warps = divide_by(channel_warps);
+  return plan;
+}
+
 inline Terms ImplicitGemmPlan::terms(const Problem& p, const Device& device) const {
-  const auto steps = static_cast<double>(ceil_div<int64_t>(macs_per_output(p), 16));
   const double blocks = launch.blocks, threads = launch.threads;
   const double mean = static_cast<double>(args.units) / args.unit_blocks.divisor;
   const double units = std::ceil(mean), sms = device.sms;
+  if (!is_half(p)) {
+    const double macs = static_cast<double>(args.products) * rows * kGemmLaneChannels;
+    const double taps = args.products * args.channel_warps.divisor * kGemmLaneChannels;
+    // Terms: multiply-adds per SM, inputs, taps, tiles per block, multiply-adds per thread.
+    return {blocks * mean * macs * threads / sms / 1e5,
+            blocks * mean * args.phases.row_values.divisor * args.in_channels / sms / 1e4,
+            taps * blocks / sms / 1e4, units, units * macs / 1e3};
+  }
+  const auto steps = static_cast<double>(ceil_div<int64_t>(macs_per_output(p), 16));
   // Terms: inputs read by index, outputs, taps, tiles per block, mma per block and output tile.
   return {blocks * mean * steps * threads / sms / 2048,
           blocks * mean * rows * 16 * threads / sms / 1e4,

@@ -19,7 +19,8 @@ constexpr int kCol2imPositions = 64;
 constexpr int col2im_matrix_positions(int rows) { return rows > 2 ? 32 : 64; }
 // Blocks per SM, limited by registers.
 constexpr int col2im_blocks(int products) { return products > 16 ? 2 : 3; }
-constexpr int kGradientQuad = 4;  // values per load
+constexpr int kCol2imMatrixProducts = 64, kCol2imProducts = 32;  // of a warp, at most
+constexpr int kGradientQuad = 4;                                 // values per load
 
 // `grad` is [batch, groups, out_channels, grad_size], `weight` is [groups, out_channels,
 // in_channels, taps], `to` is [batch, groups, in_channels, to_size].
@@ -27,11 +28,13 @@ struct Col2imArgs {
   const void *grad, *weight;
   const void* bias;  // of the input channels, may be null
   void* to;          // gradient of the input
-  int64_t grad_batch, grad_channel, to_batch, to_channel;
+  int64_t grad_batch, grad_channel, grad_stride, to_batch, to_channel, to_stride;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t grad_size, to_size, padding, dilation;
   // Taps k and k + tap_cycle are position_step positions of the gradient apart.
   int32_t taps, tap_cycle, position_step;
+  // Long filters are computed in parts, which shared memory adds up.
+  int32_t tap_parts, part_taps;
   int32_t lead_steps;                  // strides that make positions before a row non-negative
   uint32_t in_channels, out_channels;  // per group
   uint32_t part_channels;              // input channels per block
@@ -39,16 +42,18 @@ struct Col2imArgs {
   uint32_t split_shift;     // log2 of the warps that share positions and split the output channels
   uint32_t stage_channels;  // channels per warp whose taps are in shared memory at once
   uint32_t units;           // tiles of all examples
-  FastDiv unit_blocks, step, taps_div, tiles, parts;
+  FastDiv unit_blocks, step, part_taps_div, tiles, parts;
   // Only one in `every` positions of the input meets taps. A tile has `tile_iterations` such
   // positions.
   int32_t every;
   FastDiv tile_iterations;
 };
 
+inline bool has_gradient_rows(const Problem& p) { return p.to.stride == 1 || p.to.size == 1; }
+
 // Channels this far apart are aligned alike for quads.
 inline int64_t gradient_cycle(const Problem& p) {
-  return is_half(p) ? cycle_of(p.to, kGradientQuad) : 1;
+  return is_half(p) && has_gradient_rows(p) ? cycle_of(p.to, kGradientQuad) : 1;
 }
 
 struct Col2imPlan {
@@ -60,7 +65,16 @@ struct Col2imPlan {
   int products;  // products (c, k) that the kernel is compiled for
 
   Terms terms(const Problem& p, const Device& device) const;
-  static std::optional<Col2imPlan> make(const Problem& p, const Device& device);
+  static std::optional<Col2imPlan> make(const Problem& p, const Device& device) {
+    // An mma has 16 channels, whose rows are read as vectors and must be aligned alike.
+    if (is_half(p) && has_gradient_rows(p) && p.to.channels >= gradient_cycle(p) * 8) {
+      if (const auto plan = make(p, device, /*matrices=*/true)) return plan;
+    }
+    return make(p, device, /*matrices=*/false);
+  }
+
+ private:
+  static std::optional<Col2imPlan> make(const Problem& p, const Device& device, bool matrices);
 };
 
 template <size_t N>
@@ -71,22 +85,22 @@ int smallest_of(const int (&sizes)[N], int64_t products) {
   return 0;
 }
 
-inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device& device) {
+inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device& device,
+                                                  bool matrices) {
   const int64_t item = item_of(p), cycle = gradient_cycle(p), span = span_of(p);
-  if (item == 8 || p.from.channels > 8 || !has_contiguous_rows(p) || !strides_in_32_bits(p) ||
-      p.stride > kCol2imMostStride) {
+  if (item == 8 || p.from.channels > 8 || !strides_in_32_bits(p) || p.stride > kCol2imMostStride) {
     return {};
   }
   Col2imPlan plan;
-  // An mma has 16 channels, which must be aligned alike.
-  plan.matrices = item == 2 && p.to.channels >= cycle * 8;
-  const int64_t most = plan.matrices ? 64 : 32;
-  if (p.taps > most) return {};
-  int64_t parts = ceil_div(p.from.channels, most / p.taps);
+  plan.matrices = matrices;
+  const int64_t most = plan.matrices ? kCol2imMatrixProducts : kCol2imProducts;
+  const int64_t tap_parts = ceil_div(p.taps, most);
+  const int64_t part_taps = ceil_div(p.taps, tap_parts);
+  int64_t parts = tap_parts > 1 ? p.from.channels : ceil_div(p.from.channels, most / p.taps);
   const int64_t part_channels = ceil_div(p.from.channels, parts);
   parts = ceil_div(p.from.channels, part_channels);
-  plan.products = plan.matrices ? smallest_of({16, 32, 64}, part_channels * p.taps)
-                                : smallest_of({8, 16, 32}, part_channels * p.taps);
+  plan.products = plan.matrices ? smallest_of({16, 32, 64}, part_channels * part_taps)
+                                : smallest_of({8, 16, 32}, part_channels * part_taps);
   const int64_t positions =
       plan.matrices ? col2im_matrix_positions(plan.products / 16) : int64_t{kCol2imPositions};
   const int64_t slack = plan.matrices ? kGradientQuad - 1 : 0, unit = plan.matrices ? 16 : 1;
@@ -102,12 +116,18 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
     return ceil_div(ceil_div(p.to.channels, splits), unit) * unit;
   };
   const auto tap_bytes_of = [&](int64_t splits) {
-    return splits * plan.products * (plan.matrices ? 2 : 4);
+    return splits * tap_parts * plan.products * (plan.matrices ? 2 : 4);
   };
   // Several warps share positions and split the output channels, as long as tiles overlap little
-  // and all taps fit into shared memory.
+  // and all taps fit into shared memory. In a small problem, a warp has few channels.
   int64_t splits = plan.matrices ? cycle : 1;
-  while (splits < kCol2imWarps && p.to.channels >= 2 * splits * 16 && is_mostly_new(2 * splits) &&
+  const auto least_channels = [&] {
+    const bool is_small =
+        p.batch * p.groups * parts * ceil_div(p.from.size, tile_of(splits)) < device.sms;
+    return is_small && !plan.matrices ? 4 : 16;
+  };
+  while (splits < kCol2imWarps && is_mostly_new(2 * splits) &&
+         p.to.channels >= 2 * splits * least_channels() &&
          channels_of(2 * splits) * tap_bytes_of(2 * splits) <= kCol2imTapBytes) {
     splits *= 2;
   }
@@ -116,15 +136,19 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   const int64_t sector = kSectorBytes / item;
   if (tile > 4 * sector) tile = tile / sector * sector;
   const int64_t row_tiles = ceil_div(p.from.size, tile), tap_bytes = tap_bytes_of(splits);
-  const int64_t stage_channels = std::min(
-      channels_of(splits), std::max<int64_t>(kCol2imTapBytes / tap_bytes / unit, 1) * unit);
-  // Taps that do not fit are read again for each tile. Tiles must then be long.
-  if (stage_channels < channels_of(splits) && row_of(splits) < 4 * plan.products) return {};
+  const int64_t every = std::gcd(p.stride, p.dilation), tile_iterations = ceil_div(tile, every);
   const int64_t made = splits * plan.products * (row_of(splits) + 4) * 4;
-  const int64_t bytes = made + stage_channels * tap_bytes;
-  const int64_t most_shared =
-      std::min<int64_t>(device.shared_bytes, kCol2imSharedBytes) - kCol2imStatic;
-  if (bytes > most_shared) return {};
+  const int64_t added = tap_parts > 1 ? tile_iterations * every * 4 : 0;
+  const int64_t free_bytes =
+      std::min<int64_t>(device.shared_bytes, kCol2imSharedBytes) - kCol2imStatic - made - added;
+  const int64_t stage_channels = std::min(
+      channels_of(splits), std::min(kCol2imTapBytes, free_bytes) / tap_bytes / unit * unit);
+  // Taps that do not fit are read again for each tile. Tiles must then be long.
+  if (stage_channels < unit ||
+      (stage_channels < channels_of(splits) && row_of(splits) < 4 * plan.products)) {
+    return {};
+  }
+  const int64_t bytes = made + added + stage_channels * tap_bytes;
   // A block computes some input channels of a group and loops over tiles of all examples.
   const int64_t units = p.batch * row_tiles;
   if (units >= kFar) return {};
@@ -139,8 +163,10 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   args.to = nullptr;
   args.grad_batch = p.to.batch_stride;
   args.grad_channel = p.to.channel_stride;
+  args.grad_stride = has_gradient_rows(p) ? 1 : p.to.stride;
   args.to_batch = p.from.batch_stride;
   args.to_channel = p.from.channel_stride;
+  args.to_stride = p.from.stride;
   args.weight_group = p.weight.group_stride;
   args.weight_out = p.weight.out_stride;
   args.weight_in = p.weight.in_stride;
@@ -152,10 +178,11 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   args.dilation = static_cast<int32_t>(p.dilation);
   args.taps = static_cast<int32_t>(p.taps);
   args.tap_cycle = static_cast<int32_t>(tap_cycle_of(p));
-  const int64_t every = std::gcd(p.stride, p.dilation);
+  args.tap_parts = static_cast<int32_t>(tap_parts);
+  args.part_taps = static_cast<int32_t>(part_taps);
   args.every = static_cast<int32_t>(every);
   args.position_step = static_cast<int32_t>(p.dilation / every);
-  args.tile_iterations = divide_by(ceil_div(tile, every));
+  args.tile_iterations = divide_by(tile_iterations);
   args.lead_steps = lead_steps(p);
   set_channels(args, p);
   args.part_channels = static_cast<uint32_t>(part_channels);
@@ -165,7 +192,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   args.units = static_cast<uint32_t>(units);
   args.unit_blocks = divide_by(unit_blocks);
   args.step = divide_by(p.stride);
-  args.taps_div = divide_by(p.taps);
+  args.part_taps_div = divide_by(part_taps);
   args.tiles = divide_by(row_tiles);
   args.parts = divide_by(parts);
   return plan;
@@ -178,8 +205,9 @@ inline Terms Col2imPlan::terms(const Problem& p, const Device& device) const {
   const double added = tiles * args.tile_positions * args.part_channels *
                        static_cast<double>(ceil_div(p.taps, met)) / 256;
   // Terms: additions per SM and per thread, multiply-adds per thread, tiles, taps.
-  return {added * blocks_per_sm(launch, device), added, tiles * channels * products, tiles,
-          channels * products};
+  const double all = products * static_cast<double>(args.tap_parts);
+  return {added * blocks_per_sm(launch, device), added, tiles * channels * all, tiles,
+          channels * all};
 }
 
 }  // namespace gpuopt::conv1d

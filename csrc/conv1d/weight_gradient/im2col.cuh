@@ -6,8 +6,7 @@
 #pragma once
 
 #include "conv1d/input_gradient/col2im.cuh"
-#include "conv1d/weight_gradient/im2col.h"
-#include "conv1d/weight_gradient/sums.cuh"
+#include "conv1d/weight_gradient/im2col_lanes.cuh"
 
 namespace gpuopt::conv1d {
 
@@ -19,13 +18,14 @@ struct FanProduct {
   __device__ __forceinline__ FanProduct(const Im2colArgs& args, uint32_t product) {
     const uint32_t c = args.taps.div(product), k = product - c * args.taps.divisor;
     at = static_cast<int32_t>(int64_t{k} * args.base.dilation - args.base.padding);
-    delta = static_cast<int32_t>(c * args.base.from_channel + at);
+    delta = static_cast<int32_t>(c * args.base.from_channel + at * args.base.from_stride);
     if (product >= args.products) at = -kIm2colReach;  // outside any row
   }
 
   template <typename T>
-  __device__ __forceinline__ T load(const T* from, int32_t position, uint32_t size) const {
-    return load_if(from + (position + delta), static_cast<uint32_t>(position + at) < size);
+  __device__ __forceinline__ T load(const T* from, int32_t position, int32_t stride,
+                                    uint32_t size) const {
+    return load_if(from + (position * stride + delta), static_cast<uint32_t>(position + at) < size);
   }
 };
 
@@ -71,6 +71,8 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
   const auto grad_size = static_cast<int32_t>(base.grad_size);
   const auto from_size = static_cast<uint32_t>(base.from_size);
   const auto step = static_cast<int32_t>(base.step);
+  const auto from_stride = static_cast<int32_t>(base.from_stride);
+  const bool has_rows = base.grad_stride == 1 || grad_size == 1;
   const uint32_t row = lane / 4;  // and row + 8, in each 16
   const int64_t pitch = 8 * cycle * base.grad_channel;
   FanProduct products[kColumns];
@@ -96,11 +98,12 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
       const auto ahead_of = [&](const T* of) {
         return static_cast<int32_t>(reinterpret_cast<uintptr_t>(of) / sizeof(T) % kGradientQuad);
       };
-      const int32_t position = quad * kGradientQuad - (kShifts ? 0 : ahead_of(grads));
+      const int32_t position = quad * kGradientQuad - (kShifts || !has_rows ? 0 : ahead_of(grads));
       const bool whole =
-          kShifts ? position >= kGradientQuad && position + 2 * kGradientQuad <= grad_size
-                  : position >= 0 && position + kGradientQuad <= grad_size;
-      const T* own = grads + position + row * cycle * base.grad_channel;
+          !has_rows ? false
+          : kShifts ? position >= kGradientQuad && position + 2 * kGradientQuad <= grad_size
+                    : position >= 0 && position + kGradientQuad <= grad_size;
+      const T* own = grads + position * base.grad_stride + row * cycle * base.grad_channel;
       if (__ballot_sync(0xffffffffu, exists && !whole) == 0) {
 #pragma unroll
         for (int r = 0; r < 2 * kRows; ++r) {
@@ -120,7 +123,8 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
 #pragma unroll
         for (int r = 0; r < 2 * kRows; ++r) {
           const bool valid = exists && first_row + row + 8 * r < rows;
-          quads[u][r] = load_edge_quad(own + r * pitch, position, valid ? grad_size : 0);
+          quads[u][r] =
+              load_edge_quad(own + r * pitch, position, valid ? grad_size : 0, base.grad_stride);
         }
       }
       const T* const under = from + image * base.from_batch;
@@ -134,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
             const int32_t at = position + 2 * half + i;
             const bool valid =
                 exists && static_cast<uint32_t>(at) < static_cast<uint32_t>(grad_size);
-            pair.values[i] = products[n].load(under, at * step, valid ? from_size : 0);
+            pair.values[i] = products[n].load(under, at * step, from_stride, valid ? from_size : 0);
           }
           memcpy(&b[u][n][half], &pair, sizeof(pair));
         }
@@ -183,93 +187,6 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
     if (own >= rows || product >= args.products) continue;
     const int64_t channel = int64_t{group} * base.out_channels + channel_class + own * cycle;
     emit_weight<T>(base, split, channel * args.products + product, sums[m][n][i % 4]);
-  }
-}
-
-// By multiply-adds without tensor cores: a thread sums kRows channels times kProducts products over
-// its positions.
-template <typename T, int kRows, int kProducts>
-__global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
-    im2col_lanes_kernel(const __grid_constant__ Im2colArgs args) {
-  using C = compute_t<T>;
-  constexpr int kWarps = kChunkThreads / 32, kSums = kRows * kProducts;
-  static_assert(kSums % 32 == 0);
-  __shared__ C others[kWarps][kSums];
-  launch_dependents();
-  const WeightArgs& base = args.base;
-  uint32_t group = blockIdx.x;
-  const uint32_t split = base.splits.divmod(group);
-  const uint32_t first_product = base.tap_parts.divmod(group) * kProducts;
-  const uint32_t first_row = base.out_parts.divmod(group) * kRows;
-  grid_dependency_wait();
-  const T* const from =
-      static_cast<const T*>(base.from) + int64_t{group} * base.in_channels * base.from_channel;
-  const T* const grad = static_cast<const T*>(base.grad) +
-                        (int64_t{group} * base.out_channels + first_row) * base.grad_channel;
-  const uint32_t rows = min(base.out_channels - first_row, static_cast<uint32_t>(kRows));
-  const auto from_size = static_cast<uint32_t>(base.from_size);
-  const auto step = static_cast<int32_t>(base.step);
-
-  // A position of the gradient in all channels, and the inputs under it.
-  struct Unit {
-    T grads[kRows], under[kProducts];
-  };
-  const auto load = [&](Unit& unit, uint32_t index) {
-    uint32_t image = index;
-    const bool exists = image < args.units;
-    if (!exists) image = 0;
-    const auto position = static_cast<int32_t>(args.row_units.divmod(image));
-    const T* own = grad + image * base.grad_batch + position;
-#pragma unroll
-    for (uint32_t r = 0; r < kRows; ++r) {
-      unit.grads[r] = load_if(own, exists && r < rows);
-      own += base.grad_channel;
-    }
-    const T* const inputs = from + image * base.from_batch;
-#pragma unroll
-    for (int q = 0; q < kProducts; ++q) {
-      const FanProduct product(args, first_product + q);
-      unit.under[q] = product.load(inputs, position * step, exists ? from_size : 0);
-    }
-  };
-  C sums[kSums] = {};
-  const uint32_t apart = base.splits.divisor * kChunkThreads;
-  uint32_t index = split * kChunkThreads + threadIdx.x;
-  Unit next;
-  load(next, index);
-#pragma unroll 1
-  for (; index - threadIdx.x % 32 < args.units; index += apart) {
-    const Unit unit = next;
-    load(next, index + apart);
-#pragma unroll
-    for (int q = 0; q < kProducts; ++q) {
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        sums[r * kProducts + q] = multiply_add(to_compute(unit.grads[r]), to_compute(unit.under[q]),
-                                               sums[r * kProducts + q]);
-      }
-    }
-  }
-
-  // Reduce within the warps, then over them, and store.
-  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-  for (int i = 0; i < kSums; i += 32) {
-    C some[32];
-#pragma unroll
-    for (int j = 0; j < 32; ++j) some[j] = sums[i + j];
-    sum_warp<32>(some);
-    others[warp][i + lane] = some[0];
-  }
-  __syncthreads();
-  for (uint32_t i = threadIdx.x; i < kSums; i += kChunkThreads) {
-    const uint32_t r = i / kProducts, product = first_product + i % kProducts;
-    if (r >= rows || product >= args.products) continue;
-    C sum = others[0][i];
-#pragma unroll
-    for (int other = 1; other < kWarps; ++other) sum += others[other][i];
-    const int64_t channel = int64_t{group} * base.out_channels + first_row + r;
-    emit_weight<T>(base, split, channel * args.products + product, sum);
   }
 }
 
