@@ -76,6 +76,7 @@ def convert(model: Model, reverse: bool = False, layout: Literal["channels_last"
     classes = _ORIGINALS if reverse else _CHANNELS_LAST if layout else _COUNTERPARTS
     for module in model.modules():
         if layout or reverse:
+            module.__dict__.pop("next_is_channels_last", None)
             # Inside a converted model, nothing makes signals contiguous.
             for key, hook in list(module._forward_hooks.items()):
                 if hook is _layout.contiguous_outputs:

@@ -25,6 +25,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -74,12 +77,20 @@ def contiguous_outputs(module: torch.nn.Module, args: Any, output: Any) -> Any:
     It finds tensors in tuples, lists, dicts, and classes that torch.utils._pytree knows.
     """
 
-    def strays(value: object) -> bool:
-        return isinstance(value, Tensor) and value.dim() == 3 and is_channels_last(value)
+    def restored(value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.dim() != 3:
+            return value
+        _, channels, length = value.shape
+        strides = value.stride()
+        if strides[1] == 1 and min(channels, length) == 1 and strides == (channels * length, 1, channels):
+            return value.flatten().view(value.shape)  # the same memory, and the strides of a contiguous tensor
+        return _in_layout(value, False)
 
-    if not any(map(strays, pytree.tree_leaves(output))):
-        return None  # the object itself
-    return pytree.tree_map(lambda value: _in_layout(value, False) if strays(value) else value, output)
+    leaves, tree = pytree.tree_flatten(output)
+    found = [restored(leaf) for leaf in leaves]
+    if all(map(operator.is_, found, leaves)):
+        return None  # the output itself
+    return pytree.tree_unflatten(found, tree)
 
 
 # ---------------------------------------------------------------- the choice
@@ -90,12 +101,12 @@ def contiguous_outputs(module: torch.nn.Module, args: Any, output: Any) -> Any:
 _Layer = tuple[str, tuple[int, ...], tuple[int, ...] | str, tuple[int, ...], tuple[int, ...], int]
 
 
-def _convolve(layer: _Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The convolution, with a result in the layout of the signal."""
+def _convolve(layer: _Layer, signal: Tensor, weight: Tensor, bias: Tensor | None, channels_last: bool | None) -> Tensor:
+    """The convolution of a signal in this layout, or in any layout if that is None. The result has it too."""
     operator, stride, padding, dilation, output_padding, groups = layer
     if operator == "conv1d":
         return conv1d(signal, weight, bias, stride, padding, dilation, groups)
-    if not is_channels_last(signal):
+    if not channels_last:
         return functional.conv_transpose1d(signal, weight, bias, stride, padding, output_padding, groups, dilation)
     # ATen makes signals contiguous, but not images.
     image = functional.conv_transpose2d(
@@ -207,14 +218,14 @@ def _measure(
     def scratch(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=dtype, device=device).normal_(generator=generator)
 
-    def layer_ms(signal: Tensor) -> tuple[float, Tensor]:
+    def layer_ms(signal: Tensor, channels_last: bool) -> tuple[float, Tensor]:
         operands = [signal.requires_grad_(gradients[0]), weight, bias]
         wanted = [x for x in operands if x is not None and x.requires_grad]
-        result = _convolve(layer, *operands)
+        result = _convolve(layer, *operands, channels_last)
         grad = result.detach().clone()
 
         def step() -> None:
-            result = _convolve(layer, *operands)
+            result = _convolve(layer, *operands, channels_last)
             if wanted:
                 torch.autograd.grad(result, wanted, grad)
 
@@ -228,9 +239,9 @@ def _measure(
             signal = scratch(*shape)
             weight = scratch(*weight_shape).requires_grad_(gradients[1])
             bias = scratch(_channels_of(layer, weight_shape)).requires_grad_(gradients[1]) if has_bias else None
-            contiguous, _ = layer_ms(signal.detach())
+            contiguous, _ = layer_ms(signal.detach(), False)
             into = _fastest(lambda: _in_layout(signal, True)) * (1 + gradients[0])
-            channels_last, result = layer_ms(_in_layout(signal, True))
+            channels_last, result = layer_ms(_in_layout(signal, True), True)
             back = _fastest(lambda: _in_layout(result, False)) * (1 + any(gradients))
         except RuntimeError:
             # There is no memory, or no kernel. The layer stays contiguous, and the error is raised there if it is the user's.
@@ -245,27 +256,57 @@ def _channels_of(layer: _Layer, weight: tuple[int, ...]) -> int:
 # ---------------------------------------------------------------- the modules
 
 
+class _Latest(threading.local):
+    """The last result of a layer in this thread, and the layer."""
+
+    result: Callable[[], Tensor | None] = staticmethod(lambda: None)
+    layer: Callable[[], torch.nn.Module | None] = staticmethod(lambda: None)
+
+
+_latest = _Latest()
+
+
+def _run(
+    module: Conv1d | ConvTranspose1d, layer: _Layer, signal: Tensor, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    choice = _choose(layer, signal, weight, bias)
+    own = _in_layout(signal, choice)
+    result = _convolve(layer, own, weight, bias, choice)
+    if module.next_is_channels_last and result.dim() == 3:
+        result = _in_layout(result, True)
+    if not torch.compiler.is_compiling() and isinstance(result, Tensor):
+        before = _latest.layer()
+        if own is not signal and before is not None and _latest.result() is signal:
+            before.next_is_channels_last = bool(choice)
+        _latest.result, _latest.layer = weakref.ref(result), weakref.ref(module)
+    return result
+
+
 class Conv1d(nn.Conv1d):
-    """:class:`torch_ops.nn.Conv1d` in the faster layout."""
+    """:class:`torch_ops.nn.Conv1d` in the faster layout.
+
+    Whether the next layer would convert the very tensor that this one returns is learned from the next layer. If so, this layer
+    converts it, because a residual connection may use it too: the sum ``x + f(x)`` has the layout of ``x``, and so have all sums
+    that follow.
+    """
+
+    next_is_channels_last = False
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         padding = self.padding
         if self.padding_mode != "zeros":
             # PyTorch pads into a contiguous copy, so a stack ends here.
             input, padding = functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), (0,)
-        layer = ("conv1d", self.stride, padding, self.dilation, (), self.groups)
-        input = _in_layout(input, _choose(layer, input, weight, bias))
-        return _convolve(layer, input, weight, bias)
+        return _run(self, ("conv1d", self.stride, padding, self.dilation, (), self.groups), input, weight, bias)
 
 
 class ConvTranspose1d(torch.nn.ConvTranspose1d):
-    """:class:`torch.nn.ConvTranspose1d` in the faster layout."""
+    """:class:`torch.nn.ConvTranspose1d` in the faster layout. See :class:`Conv1d`."""
+
+    next_is_channels_last = False
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         sizes = self.stride, self.padding, self.kernel_size
         output_padding = tuple(self._output_padding(input, output_size, *sizes, 1, self.dilation))
         layer = ("conv_transpose1d", self.stride, self.padding, self.dilation, output_padding, self.groups)
-        choice = _choose(layer, input, self.weight, self.bias)
-        if choice is None:
-            return super().forward(input, output_size)
-        return _convolve(layer, _in_layout(input, choice), self.weight, self.bias)
+        return _run(self, layer, input, self.weight, self.bias)

@@ -119,6 +119,38 @@ def test_a_stack_ends_where_a_layer_is_slower(measured, monkeypatch):
     assert layouts(convert(stack()), torch.randn(2, 4, 40)) == [True, False, True, True]
 
 
+class Residual(nn.Module):
+    """The first layer has one channel, so its layout makes no difference to itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Conv1d(1, 4, 3), nn.Conv1d(4, 4, 3, padding=1), nn.Conv1d(4, 4, 1)
+
+    def forward(self, x):
+        x = self.first(x)
+        y = x + self.second(x)
+        self.sum_is_channels_last = is_channels_last(y)
+        return self.third(y)
+
+
+def test_a_residual_connection_becomes_channels_last(measured):
+    model, x = Residual(), torch.randn(2, 1, 20)
+    want = model(x)
+    convert(model)
+    torch.testing.assert_close(model(x), want)
+    assert not model.sum_is_channels_last, "the first layer learns from the second"
+    torch.testing.assert_close(model(x), want)
+    assert model.sum_is_channels_last and model.first.next_is_channels_last
+    graph, got = graph_of(model, x)
+    assert "gpuopt.transpose2d.default](args = (%result," in graph and got.stride() == want.stride()
+    measured.times = SLOWER
+    layout_cache.clear()
+    model(x)
+    assert not model.first.next_is_channels_last
+    torch_ops.convert(model, reverse=True)
+    assert "next_is_channels_last" not in vars(model.first)
+
+
 def test_sizes_share_measurements(measured):
     conv = convert(nn.Conv1d(4, 4, 3))
     for batch, length in itertools.product((8, 9, 11), (64, 65, 72, 80, 95)):
@@ -251,6 +283,15 @@ def test_signals_that_leave_the_model_are_contiguous():
     assert layouts(model, x) == [True]
     assert got["signals"][0].stride() == want["signals"][0].stride() and got["rest"][1:] == (None, "word")
     torch.testing.assert_close(got["signals"], want["signals"])
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 3), (1, 1, 3), (3, 1, 1), (1, 6, 3)])
+def test_dimensions_of_size_1_have_the_strides_of_before(shape):
+    theirs = nn.Sequential(nn.Conv1d(2, shape[1], 8 - shape[2]), nn.Identity())
+    x = torch.randn(shape[0], 2, 7)
+    want = theirs(x)
+    got = convert(theirs)(x)
+    assert got.shape == want.shape and got.stride() == want.stride()
 
 
 def test_an_output_without_such_signals_is_the_object_itself():
@@ -451,10 +492,10 @@ def test_what_is_measured(without_a_clock):
 
 
 def test_a_layout_that_fails_is_not_chosen(without_a_clock, monkeypatch, tmp_path):
-    def convolve(layer, signal, *others):
-        if is_channels_last(signal):
+    def convolve(*operands_and_layout):
+        if operands_and_layout[-1]:
             raise torch.OutOfMemoryError("too large")
-        return original(layer, signal, *others)
+        return original(*operands_and_layout)
 
     original = _layout._convolve
     monkeypatch.setattr(_layout, "_convolve", convolve)
