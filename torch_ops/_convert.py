@@ -44,7 +44,7 @@ def convert(model: Model, reverse: bool = False, layout: Literal["channels_last"
     Subclasses of these are left alone, because they may override anything. The exceptions are the classes that
     :mod:`torch.nn.utils.parametrize` makes (weight norm, spectral norm).
 
-    Only the class of a module changes. Parameters, buffers, hooks, ``state_dict``, training flags and references to the module
+    Only the class of a module changes, and with ``layout`` the model gets a forward hook. Parameters, buffers, hooks, ``state_dict``, training flags and references to the module
     stay, so optimizers and wrappers such as DistributedDataParallel keep working. Convert before ``torch.compile``: a graph that was
     compiled before keeps its operators until ``torch.compiler.reset()``.
 
@@ -65,8 +65,8 @@ def convert(model: Model, reverse: bool = False, layout: Literal["channels_last"
     """
     # Assigning __class__ keeps every object and its identity: Parameters that an optimizer holds, hooks with their handles,
     # modules that several parents share, and attributes that users have added. A new module would have to copy all of these, and
-    # a root module could not be exchanged at all. The classes of torch_ops.nn add no attributes to their bases, so an instance of
-    # one is a valid instance of the other.
+    # a root module could not be exchanged at all. The new classes need no attributes that their bases lack, so an instance of one
+    # is a valid instance of the other.
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"convert: expected a torch.nn.Module, got {type(model).__name__}")
     if layout not in (None, "channels_last"):

@@ -15,6 +15,8 @@ import torch
 __all__ = ["LayoutCache", "Problem", "Times", "bucket", "layout_cache"]
 
 _FORMAT = "gpuopt layouts 1"
+# The part of the two conversions around a layer that it is charged for leaving the layout of its input. See _layout.py.
+BORDER_SHARE = 0.5
 
 
 class Problem(NamedTuple):
@@ -49,7 +51,7 @@ class Times(NamedTuple):
 
     def prefer_channels_last(self, arrives: bool) -> bool:
         """Whether the layer computes channels last, if its input ``arrives`` so or not."""
-        border = (self.input + self.result) / 2
+        border = (self.input + self.result) * BORDER_SHARE
         return self.channels_last + border * (not arrives) < self.contiguous + border * arrives
 
 
