@@ -84,16 +84,21 @@ class LayoutCache:
         # A thread must not wait here. The one that measures may wait for it, in the thread of autograd that both use.
         if times is None and measure is not None and self._measuring.acquire(blocking=False):
             try:
-                times = self._times[problem] = measure()
-                if len(self._times) > self.limit:
-                    del self._times[next(iter(self._times))]
+                times = measure()
+                self._add({problem: times})
             finally:
                 self._measuring.release()
         return times
 
+    def _add(self, times: dict[Problem, Times]) -> None:
+        self._times |= times
+        while len(self._times) > self.limit:
+            del self._times[next(iter(self._times))]
+
     def clear(self) -> None:
         """Forgets all times, so that they are measured again."""
-        self._times.clear()
+        with self._measuring:
+            self._times.clear()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes all times as JSON, with the versions of PyTorch and cuDNN. Failed measurements are left out."""
@@ -126,7 +131,8 @@ class LayoutCache:
             raise ValueError(
                 f"layout_cache: {path} must be of the same versions: expected {_versions()}, got {found}. Measure again"
             )
-        self._times |= added
+        with self._measuring:
+            self._add(added)
 
     def __len__(self) -> int:
         return len(self._times)
