@@ -15,6 +15,7 @@ from torch_ops import ladder as ladder  # noqa: E402
 from torch_ops import nn as nn  # noqa: E402
 from torch_ops import ops as ops  # noqa: E402
 from torch_ops._convert import convert  # noqa: E402
+from torch_ops._layout_cache import layout_cache  # noqa: E402
 from torch_ops.conv1d import (  # noqa: E402
     causal_conv1d,
     causal_conv1d_update,
@@ -74,6 +75,7 @@ __all__ = [
     "index_add",
     "index_add_",
     "index_select",
+    "layout_cache",
     "linear_recurrence",
     "mul",
     "mul_",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch.nn.utils.parametrize import is_parametrized
 
-from torch_ops import nn
+from torch_ops import _layout, nn
 
 __all__ = ["convert"]
 
@@ -18,16 +18,25 @@ _COUNTERPARTS = {
     torch.nn.ConvTranspose1d: nn.ConvTranspose1d,
     torch.nn.Upsample: nn.Upsample,
 }
+_CHANNELS_LAST = {
+    torch.nn.Conv1d: _layout.Conv1d,
+    nn.Conv1d: _layout.Conv1d,
+    torch.nn.ConvTranspose1d: _layout.ConvTranspose1d,
+    nn.ConvTranspose1d: _layout.ConvTranspose1d,
+    torch.nn.Upsample: nn.Upsample,
+}
 _ORIGINALS = {
     nn.Conv1d: torch.nn.Conv1d,
     nn.ConvTranspose1d: torch.nn.ConvTranspose1d,
+    _layout.Conv1d: torch.nn.Conv1d,
+    _layout.ConvTranspose1d: torch.nn.ConvTranspose1d,
     nn.Upsample: torch.nn.Upsample,
     nn.UpsampleNearest2d: torch.nn.Upsample,
 }
 _NEAREST = ("nearest", "nearest-exact")
 
 
-def convert(model: Model, reverse: bool = False) -> Model:
+def convert(model: Model, reverse: bool = False, layout: Literal["channels_last"] | None = None) -> Model:
     """Makes the modules of a model compute with gpuopt, in place.
 
     ======================================  ===========================================================
@@ -42,34 +51,52 @@ def convert(model: Model, reverse: bool = False) -> Model:
     Subclasses of these are left alone, because they may override anything. The exceptions are the classes that
     :mod:`torch.nn.utils.parametrize` makes (weight norm, spectral norm).
 
-    Only the class of a module changes. Parameters, buffers, hooks, ``state_dict``, training flags and references to the module
+    Only the class of a module changes, and with ``layout`` the model gets a forward hook. Parameters, buffers, hooks, ``state_dict``, training flags and references to the module
     stay, so optimizers and wrappers such as DistributedDataParallel keep working. Convert before ``torch.compile``: a graph that was
     compiled before keeps its operators until ``torch.compiler.reset()``.
 
     Args:
         model: a module, with all modules below it.
         reverse: whether to go back from torch_ops.nn to torch.nn, for example before ``torch.jit.script``.
+        layout: ``"channels_last"`` lets convolutions on CUDA compute channels last where
+            that is faster. Each one measures both layouts once for each problem, and keeps the times in
+            :data:`torch_ops.layout_cache`. Signals inside the model may then be channels last. Signals that calls of ``model``
+            return are contiguous. Convert the outermost module that you call.
 
     Returns:
         ``model`` itself.
 
     Raises:
         TypeError: ``model`` is not a module.
+        ValueError: ``layout`` is unknown, or given with ``reverse``.
     """
     # Assigning __class__ keeps every object and its identity: Parameters that an optimizer holds, hooks with their handles,
     # modules that several parents share, and attributes that users have added. A new module would have to copy all of these, and
-    # a root module could not be exchanged at all. The classes of torch_ops.nn add no attributes to their bases, so an instance of
-    # one is a valid instance of the other.
+    # a root module could not be exchanged at all. The new classes need no attributes that their bases lack, so an instance of one
+    # is a valid instance of the other.
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"convert: expected a torch.nn.Module, got {type(model).__name__}")
-    classes = _ORIGINALS if reverse else _COUNTERPARTS
+    if layout not in (None, "channels_last"):
+        raise ValueError(f"convert: layout must be known: expected 'channels_last' or None, got {layout!r}")
+    if layout and reverse:
+        raise ValueError("convert: layout must not be given with reverse: expected None, got 'channels_last'")
+    classes = _ORIGINALS if reverse else _CHANNELS_LAST if layout else _COUNTERPARTS
     for module in model.modules():
+        if layout or reverse:
+            module.__dict__.pop("next_is_channels_last", None)
+            # Inside a converted model, nothing makes signals contiguous.
+            for key, hook in list(module._forward_hooks.items()):
+                if hook is _layout.contiguous_outputs:
+                    del module._forward_hooks[key]
         own = type(module)
         base = own.__bases__[0] if is_parametrized(module) else own
         wanted = classes.get(base)
         if wanted is None or (base is torch.nn.Upsample and module.mode not in _NEAREST):
             continue
         module.__class__ = wanted if base is own else _on_top_of(wanted, own)
+    if layout:
+        # The first hook, so that a user's hooks see what is returned.
+        model.register_forward_hook(_layout.contiguous_outputs, prepend=True)
     return model
 
 

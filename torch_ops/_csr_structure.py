@@ -26,16 +26,6 @@ class Pair:
         self.own, self.transpose = own, transpose
 
 
-def may_cache() -> bool:
-    """False while a tensor that is made may belong to a trace, to a transform of torch.func or to a CUDA graph."""
-    return not (
-        torch.compiler.is_compiling()
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch._C._len_torch_dispatch_stack() > 0
-        or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
-    )
-
-
 def transposed(side: Side, columns: int) -> Side:
     t_ptr, t_index, t_entry = _ops._transpose.default(side.ptr, side.index, columns)
     if side.entry is not None:

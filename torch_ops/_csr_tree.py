@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from torch_ops._csr_structure import Pair, Side, may_cache
+from torch_ops._csr_structure import Pair, Side
+from torch_ops._tracing import is_eager
 from torch_ops.csr import CSR
 
 # Sizes must not be constants of a trace. Most are sizes of tensors. An empty tensor carries the number of columns. A matrix keeps it,
@@ -19,7 +20,7 @@ def _carrier(csr: CSR) -> Tensor:
     if csr._sizes is not None and csr._sizes.shape[0] == csr._columns:
         return csr._sizes
     sizes = torch.empty((csr._columns, 0), dtype=csr.ptr.dtype, device=csr.device)
-    if may_cache():
+    if is_eager():
         csr._sizes = sizes
     return sizes
 

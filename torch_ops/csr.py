@@ -15,9 +15,9 @@ from torch_ops._csr_structure import (
     check_vector,
     checked_content,
     ends_of,
-    may_cache,
     transposed,
 )
+from torch_ops._tracing import is_eager
 
 __all__ = ["CSR"]
 
@@ -380,7 +380,7 @@ class CSR:
 
     def t(self) -> CSR:
         """The transpose, which shares all tensors. The first call sorts, later calls cost nothing."""
-        if self._other is None and not may_cache():
+        if self._other is None and not is_eager():
             # A matrix of its own, so that nothing of a trace stays in this one.
             pair = Pair(self._side, transposed(self._side, self._columns))
             return CSR._of(pair, True, self.shape[0], self._values)

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from torch_ops._csr_structure import may_cache
+from torch_ops._tracing import is_eager
 from torch_ops.csr import CSR
 
 __all__ = ["sddmm", "spmm"]
@@ -38,7 +38,7 @@ def _check_rows(op: str, name: str, rows: int, expected: int, what: str, shape: 
 
 def _transpose_of(csr: CSR, *dense: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The transpose for gradients. It is made here, once, if one of the tensors requires a gradient."""
-    if csr._other is None and torch.is_grad_enabled() and any(d.requires_grad for d in dense) and may_cache():
+    if csr._other is None and torch.is_grad_enabled() and any(d.requires_grad for d in dense) and is_eager():
         csr.cache_transpose()
     return csr._other or (None, None, None)
 

@@ -1,7 +1,8 @@
-"""Measures real architectures with and without ``torch_ops.override()``, eagerly and under torch.compile.
+"""Measures real architectures with and without gpuopt: ``torch_ops.override()``, eagerly and under torch.compile, and layouts.
 
     python -m benchmarks models                          every model
     python -m benchmarks models gcn dlrm --modes eager   some models, one mode
+    python -m benchmarks models --modes layout           models that convolve signals, with channels-last stacks
     python -m benchmarks models --list                   the models, and the packages that are missing
     python -m benchmarks models --dry                    every model in tiny sizes on the CPU: builds it and does a step
     python -m benchmarks models --part 0/2               half of the models, for one of two machines; --merge joins the results
@@ -77,6 +78,8 @@ def jobs(arguments: argparse.Namespace) -> tuple[list[tuple[str, str]], list[str
     for mode in arguments.modes:
         for name in arguments.names:
             model = known[name]
+            if mode == "layout" and not model.signals:
+                continue
             reason = model.missing()
             if reason is None and mode == "compiled" and model.not_compiled:
                 reason = f"{model.title} is not compiled: {model.not_compiled}."

@@ -209,6 +209,7 @@ def parts(result: dict) -> dict[str, str]:
         "conditions": conditions(result),
         "eager": times(rows, "eager"),
         "compiled": times(rows, "compiled"),
+        "layout": times(rows, "layout"),
         "exactness": exactness(rows),
         "shares": shares(rows),
         "notes": notes(result),

@@ -1,4 +1,12 @@
-"""Measures one model: inference and training, in one mode (eager or compiled), with and without ``torch_ops.override()``.
+"""Measures one model: inference and training, in one mode, with and without gpuopt.
+
+=========  ==================================================================================================
+mode       what PyTorch is compared with
+=========  ==================================================================================================
+eager      ``torch_ops.override()``
+compiled   the same, both under torch.compile
+layout     ``torch_ops.convert(model, layout="channels_last")`` without override; models that convolve signals
+=========  ==================================================================================================
 
 Models of PyTorch Geometric also run with ``torch_ops.compat.install("torch_geometric")`` in eager mode, without override.
 
@@ -11,6 +19,7 @@ A training step is forward, loss and backward. It has no optimizer, whose kernel
 import contextlib
 import copy
 import dataclasses
+import functools
 import gc
 import math
 import statistics
@@ -25,7 +34,7 @@ from benchmarks.models import profile as model_profile
 from benchmarks.models.zoo import Model, Task
 
 BASELINE, OURS, LAYERS = "PyTorch", "gpuopt", "gpuopt layers"
-MODES, PASSES = ("eager", "compiled"), ("training", "inference")
+MODES, PASSES = ("eager", "compiled", "layout"), ("training", "inference")
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 ROUND_S = 0.05  # a round has about this many seconds of steps, so that the synchronisation weighs little
 WARM_UPS = 3
@@ -53,6 +62,18 @@ def layers():
         yield
     finally:
         compat.uninstall("torch_geometric")
+
+
+@contextlib.contextmanager
+def channels_last(module: torch.nn.Module):
+    """The module's convolutions choose their layout, until the end of the block."""
+    import torch_ops
+
+    torch_ops.convert(module, layout="channels_last")
+    try:
+        yield
+    finally:
+        torch_ops.convert(module, reverse=True)
 
 
 @contextlib.contextmanager
@@ -287,6 +308,9 @@ def run(
                 if mode == "compiled":
                     torch._dynamo.reset()
                 task = copy.deepcopy(base).to(device, DTYPES[dtype])
+                if mode == "layout":
+                    ours = functools.partial(channels_last, task.module)
+                    options["contexts"] = {BASELINE: contextlib.nullcontext, OURS: ours}
                 rows.append(measure(model, task, mode, dtype, name == "training", **options))
                 del task
                 if device == "cuda":

@@ -7,15 +7,15 @@
 namespace gpuopt {
 
 // The value of the lane whose index is this lane's XOR mask. The size of T is a multiple of 4
-// bytes. The given lanes take part, among them this lane and the other.
+// bytes. All lanes of the warp take part: exchanges of parts of a warp run one by one.
 template <typename T>
-__device__ __forceinline__ T shuffle_xor(const T& value, int mask, uint32_t lanes = 0xffffffffu) {
+__device__ __forceinline__ T shuffle_xor(const T& value, int mask) {
   static_assert(sizeof(T) % 4 == 0);
   constexpr int kWords = sizeof(T) / 4;
   uint32_t words[kWords];
   memcpy(words, &value, sizeof(T));
 #pragma unroll
-  for (int i = 0; i < kWords; ++i) words[i] = __shfl_xor_sync(lanes, words[i], mask);
+  for (int i = 0; i < kWords; ++i) words[i] = __shfl_xor_sync(0xffffffffu, words[i], mask);
   T other;
   memcpy(&other, words, sizeof(T));
   return other;

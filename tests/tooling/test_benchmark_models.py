@@ -354,6 +354,25 @@ def test_parts_cover_all_jobs(monkeypatch):
     assert sorted(halves[0] + halves[1]) == sorted(everything) and abs(len(halves[0]) - len(halves[1])) < 2
 
 
+def test_layouts_are_measured_of_models_of_signals(monkeypatch):
+    monkeypatch.setattr(zoo.Model, "missing", lambda self: None)
+    found, left_out = models.jobs(models.parse(["--modes", "layout"]))
+    assert ("wavenet", "layout") in found and ("gcn", "layout") not in found and not left_out
+
+
+def test_layouts_are_compared_without_override():
+    from torch_ops import _layout
+
+    model, kinds = zoo.models()["wavenet"], []
+    base = model.task(tiny=True)
+    base.module.register_forward_pre_hook(lambda module, inputs: kinds.append(type(module.first)))
+    options = {"contexts": {}, "seconds": 0.0, "save": lambda row: None}
+    (row,) = model_run.run(model, base, "layout", ["f32"], ["training"], "cpu", **options)
+    assert set(kinds) == {nn.Conv1d, _layout.Conv1d} and list(row["contenders"]) == [model_run.BASELINE, model_run.OURS]
+    assert row["contenders"][model_run.OURS]["output_error"] < 1e-5 and row["mode"] == "layout"
+    assert "WaveNet | training" in model_report.parts(result(row))["layout"]
+
+
 def test_dry_run_and_list(capsys):
     assert models.main(["--dry", "word2vec", "--dtypes", "f32", "--passes", "inference"]) == 0
     assert capsys.readouterr().out.startswith("word2vec eager inference f32: PyTorch ")

@@ -40,20 +40,6 @@ def clear() -> None:
         _results.clear()
 
 
-def is_eager() -> bool:
-    """Whether operators run one by one on real tensors, so that a result may depend on the values of an index.
-
-    A CUDA graph replays its kernels after an index has been overwritten, so results must not be remembered while it is recorded.
-    """
-    return not (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
-    )
-
-
 def is_index(tensor: object) -> bool:
     """Whether results for ``tensor`` can be remembered. Inference tensors have no version."""
     return (

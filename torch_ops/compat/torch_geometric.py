@@ -78,7 +78,7 @@ def _replacement(original: Callable, ours: Callable) -> FunctionType:
     TorchScript reads the source of ``__wrapped__``, and looks up its names in ``__globals__``. So it compiles the original.
     """
 
-    from torch_ops.compat._graphs import is_eager
+    from torch_ops._tracing import is_eager
 
     def call(*args, **kwargs):
         if is_eager():

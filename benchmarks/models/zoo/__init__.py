@@ -55,6 +55,7 @@ class Model:
         sizes: the sizes that are measured, in words.
         build: makes the task, tiny or of the sizes.
         package: the optional package that it comes from.
+        signals: whether it convolves signals (N, C, L), so that their layouts are measured.
         deterministic: measure under ``torch.use_deterministic_algorithms(True)``, and compare two runs bit by bit.
         not_compiled: why ``torch.compile`` is not measured, in words.
     """
@@ -64,6 +65,7 @@ class Model:
     sizes: str
     build: Callable[[bool], Task]
     package: str | None = None
+    signals: bool = False
     deterministic: bool = False
     not_compiled: str = ""
 

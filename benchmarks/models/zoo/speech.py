@@ -1,5 +1,7 @@
 """Encoders of speech: convolutions over the waveform, then attention over frames. All come from transformers."""
 
+import dataclasses
+
 import torch
 
 from benchmarks.models.zoo import Model, Part, Task
@@ -37,14 +39,31 @@ def conformer(tiny: bool) -> Task:
     return encoder(Wav2Vec2ConformerModel(config), tiny)
 
 
+def base(tiny: bool) -> dict:
+    """Arguments of the configurations of wav2vec 2.0 and HuBERT, size "base"."""
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 32} | TINY_FRAMES
+    sizes |= {"num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2}
+    return (sizes if tiny else {}) | NO_DROPOUT | {"apply_spec_augment": False}
+
+
 def wav2vec2(tiny: bool) -> Task:
     """Baevski et al., arXiv:2006.11477, size "base"."""
     from transformers import Wav2Vec2Config, Wav2Vec2Model
 
-    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 32} | TINY_FRAMES
-    sizes |= {"num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2}
-    config = Wav2Vec2Config(**(sizes if tiny else {}), **NO_DROPOUT, apply_spec_augment=False)
-    return encoder(Wav2Vec2Model(config), tiny)
+    return encoder(Wav2Vec2Model(Wav2Vec2Config(**base(tiny))), tiny)
+
+
+def extractor(tiny: bool) -> Task:
+    """The convolutions of wav2vec 2.0 alone, which make frames of waveforms."""
+    task = wav2vec2(tiny)
+    return dataclasses.replace(task, module=task.module.model.feature_extractor)
+
+
+def hubert(tiny: bool) -> Task:
+    """Hsu et al., arXiv:2106.07447, size "base"."""
+    from transformers import HubertConfig, HubertModel
+
+    return encoder(HubertModel(HubertConfig(**base(tiny))), tiny)
 
 
 def whisper(tiny: bool) -> Task:
@@ -68,7 +87,9 @@ def whisper(tiny: bool) -> Task:
 
 
 MODELS = [
-    Model("conformer", "Conformer", "8 layers of 512, batch 8 x 5 s", conformer, "transformers"),
-    Model("wav2vec2", "wav2vec 2.0 base", "batch 8 x 5 s", wav2vec2, "transformers"),
-    Model("whisper", "Whisper encoder", "small, batch 8 x 30 s", whisper, "transformers"),
+    Model("conformer", "Conformer", "8 layers of 512, batch 8 x 5 s", conformer, "transformers", signals=True),
+    Model("wav2vec2", "wav2vec 2.0 base", "batch 8 x 5 s", wav2vec2, "transformers", signals=True),
+    Model("extractor", "wav2vec 2.0 extractor", "batch 8 x 5 s", extractor, "transformers", signals=True),
+    Model("hubert", "HuBERT base", "batch 8 x 5 s", hubert, "transformers", signals=True),
+    Model("whisper", "Whisper encoder", "small, batch 8 x 30 s", whisper, "transformers", signals=True),
 ]

@@ -13,6 +13,8 @@ STYLES = {
     ("eager", "f32"): ("s", "#56B4E9"),
     ("compiled", "bf16"): ("^", "#D55E00"),
     ("compiled", "f32"): ("D", "#E69F00"),
+    ("layout", "bf16"): ("v", "#009E73"),
+    ("layout", "f32"): ("P", "#CC79A7"),
 }
 
 
