@@ -35,7 +35,11 @@ inline void arrive_expecting(Barrier* barrier, uint32_t bytes) {
   state.end_phase_if_complete();
 }
 inline void arrive(Barrier* barrier) { arrive_expecting(barrier, 0); }
-inline void arrive_in_block(Barrier*, uint32_t) { abort(); }
+// A cluster has one block: the emulator runs one block after another.
+inline void arrive_in_block(Barrier* barrier, uint32_t block) {
+  if (block != 0) abort();
+  arrive(barrier);
+}
 
 inline void count_bytes(Barrier* barrier, uint32_t bytes) {
   auto& state = BarrierState::of(barrier);

@@ -65,7 +65,11 @@ inline void copy_box(void* shared, const TensorMap& map, int row, int column, Ba
   });
   count_bytes(full, static_cast<uint32_t>(map.box_rows * map.box_columns * map.size));
 }
-inline void copy_box_to_blocks(void*, const TensorMap&, int, int, Barrier*, uint16_t) { abort(); }
+inline void copy_box_to_blocks(void* shared, const TensorMap& map, int row, int column,
+                               Barrier* full, uint16_t blocks) {
+  if (blocks != 1) abort();
+  copy_box(shared, map, row, column, full);
+}
 
 inline void store_box(const TensorMap& map, int row, int column, const void* shared) {
   map.for_each(static_cast<char*>(const_cast<void*>(shared)), row, column,
