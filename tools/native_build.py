@@ -125,7 +125,16 @@ def host_flags(torch: Torch, cuda_include: Path | None) -> list[str]:
     return flags
 
 
-def device_flags(config: Config) -> list[str]:
+def archs_of(source: Path, archs: tuple[str, ...]) -> tuple[str, ...]:
+    """The architectures that a source is compiled for.
+
+    Instructions of 9.0a alone (wgmma) stand in files whose names end in _sm90a. Their kernels run on no other GPU, so a build with
+    9.0 compiles them for 9.0a only. Other builds have their launchers, with kernels that are never launched.
+    """
+    return ("9.0a",) if source.stem.endswith("_sm90a") and any(arch.startswith("9.0") for arch in archs) else archs
+
+
+def device_flags(config: Config, archs: tuple[str, ...]) -> list[str]:
     assert config.nvcc
     return [
         "-std=c++20",
@@ -143,13 +152,13 @@ def device_flags(config: Config) -> list[str]:
         f"-I{ROOT / 'csrc'}",
         f'-DGPUOPT_CUDA_ARCHS="{", ".join(config.archs)}"',
         *([] if toolchain.may_overlap_launches(config.archs) else ["-DGPUOPT_NO_OVERLAP"]),
-        *toolchain.gencode(config.archs, config.nvcc),
+        *toolchain.gencode(archs, config.nvcc),
     ]
 
 
-def nvcc_command(config: Config) -> list[str]:
+def nvcc_command(config: Config, archs: tuple[str, ...] | None = None) -> list[str]:
     assert config.nvcc
-    return [str(config.nvcc.path), *device_flags(config)]
+    return [str(config.nvcc.path), *device_flags(config, archs or config.archs)]
 
 
 # -z now binds all symbols when a library is loaded, so that a missing symbol is reported then and not at the first call.
@@ -199,9 +208,10 @@ def compile_rule(name: str, command: list[str], title: str) -> str:
 def compile_lines(rule: str, sources: list[Path], needs: str = "") -> tuple[list[str], list[str]]:
     """Ninja's lines that compile these sources, and the names of the objects. `needs` is built first."""
     lines, objects = [], []
+    compiler = rule.partition("_")[0]
     for source in sources:
         objects.append(ninja_path(object_path(source)))
-        lines.append(f"build {objects[-1]}: {rule} {ninja_path(source)} | {rule}.version {needs}".rstrip())
+        lines.append(f"build {objects[-1]}: {rule} {ninja_path(source)} | {compiler}.version {needs}".rstrip())
         lines.append(f"  in_short = {ninja_path(Path(os.path.relpath(source, ROOT)))}")
     return lines, objects
 
@@ -221,8 +231,16 @@ def link_rule(config: Config, flags: list[str]) -> str:
 
 def kernels_text(config: Config) -> str:
     """The ninja file of `kernel_dir`, which builds the library of kernels."""
-    lines, objects = compile_lines("nvcc", kernel_sources())
-    rules = [compile_rule("nvcc", nvcc_command(config), "CUDA"), link_rule(config, kernels_link_flags(config))]
+    lines, objects, rules = [], [], [link_rule(config, kernels_link_flags(config))]
+    sources: dict[tuple[str, ...], list[Path]] = {}
+    for source in kernel_sources():
+        sources.setdefault(archs_of(source, config.archs), []).append(source)
+    for archs, paths in sources.items():
+        rule = "nvcc" if archs == config.archs else "nvcc_sm90a"
+        rules.append(compile_rule(rule, nvcc_command(config, archs), "CUDA"))
+        found, built = compile_lines(rule, paths)
+        lines += found
+        objects += built
     last = [f"build {KERNELS}: link {' '.join(objects)}", f"default {KERNELS}"]
     return "\n".join([NINJA, *rules, *lines, *last]) + "\n"
 

@@ -3,6 +3,7 @@
 tests/plan/<room>_shim.cpp becomes a library with the launch plans of a room.
 tests/emulation/<room>_shim.cpp becomes a library with the kernels of a room, compiled for the CPU on top of emulator.h.
 tests/emulation/<room>_ladder_shim.cpp becomes a library with the kernels of the room's ladder.
+A header of tests/emulation, such as launch.cuh, replaces the one of its name in csrc/common.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def translate_room(shim: Path) -> list[Path]:
     for path in sorted(set(found)):
         if path.suffix not in (".h", ".cuh", ".cu"):
             continue
-        own = EMULATION / "launch.cuh" if path == csrc / "common" / "launch.cuh" else path
+        replacement = EMULATION / path.name
+        own = replacement if path.parent == csrc / "common" and replacement.exists() else path
         copy = folder / path.relative_to(csrc)
         copy.parent.mkdir(parents=True, exist_ok=True)
         native_build.write_if_changed(copy, translate(own.read_text()))

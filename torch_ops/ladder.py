@@ -45,12 +45,12 @@ class Step(NamedTuple):
 
 
 def ops() -> list[str]:
-    """The names of the operators that have a ladder. ``torch.ops.gpuopt`` has operators of the same names."""
+    """The names of the operators that have a ladder. ``torch.ops.gpuopt`` has operators of the same names, except for ``matmul``."""
     return list(_ladder.ops())
 
 
 def steps(op: str) -> list[Step]:
-    """The steps of an operator's ladder, in order. The last one is the production operator.
+    """The steps of an operator's ladder, in order. The last one is the production operator. For ``matmul`` it is :func:`torch.mm`.
 
     Args:
         op: one of :func:`ops`.
@@ -68,7 +68,7 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | None) -> Tenso
     Args:
         op: one of :func:`ops`.
         step: the number or the name of the step.
-        args: the operands. Tensors are contiguous and on one CUDA device.
+        args: the operands. Tensors are on one CUDA device, and contiguous except for ``matmul``.
 
             =========================== ====================================== ==================================
             operator                    arguments                              dtypes
@@ -83,6 +83,7 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | None) -> Tenso
             conv1d                      input (N, 1, L), weight (1, 1, K)      float32
             transpose2d                 self (rows, columns)                   float32
             spmm                        ptr, index, value, dense (columns, n)  float32, bfloat16
+            matmul                      a (m, k), b (k, n)                     float32; float16, bfloat16, by step
             =========================== ====================================== ==================================
 
             - The last step, ``"production"``, accepts whatever its operator accepts on CUDA. ``cumsum`` adds along the last
@@ -93,6 +94,10 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | None) -> Tenso
               the second step on, the taps lie in the GPU's constant memory, so calls on several streams must not overlap.
             - ``spmm``: row r of the sparse matrix has the entries ``ptr[r]`` to ``ptr[r + 1]``, in the columns ``index``. Both are int32.
               ``value`` has the dtype of ``dense``, or is None, which counts as ones.
+            - ``matmul``: rows may be any distance apart. Steps before ``ldmatrix`` and ``three_tf32_wgmma`` are for float32, the
+              others for float16 and bfloat16.
+              ``vectors``, ``bulk_copies`` and steps from ``wgmma`` on need rows that begin at multiples of 16 bytes. The latter need
+              compute capability 9.0.
 
     Returns:
         The result of the operator. Reductions reduce all values.

@@ -74,7 +74,8 @@ class Case:
     """One set of shapes, strides and dtypes. ``build(device, seed)`` makes new random arguments.
 
     Documents quote the ``headline`` cases, and ``--quick`` runs no others. ``peers`` replaces the room's peers, except ATen.
-    ``moved`` gives the bytes read and written, if they depend on values and not on shapes alone.
+    ``moved`` gives the bytes read and written, if they depend on values and not on shapes alone. ``flops`` are the floating-point
+    operations of a case that arithmetic limits and not memory: it has no ceiling.
     """
 
     op: str
@@ -86,6 +87,7 @@ class Case:
     peers: tuple[Peer, ...] | None = None
     point: Point | None = None
     moved: Callable[[], tuple[int, int]] | None = None
+    flops: int | None = None
 
     @property
     def title(self) -> str:
@@ -155,7 +157,8 @@ def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, 
         "point": dataclasses.asdict(case.point) if case.point else None,
         "read_bytes": read,
         "written_bytes": written,
-        "ceiling": ceilings.pick(measured_ceilings, read, written),
+        "flops": case.flops,
+        "ceiling": None if case.flops else ceilings.pick(measured_ceilings, read, written),
         "contenders": entries,
     }
 

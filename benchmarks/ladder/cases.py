@@ -169,6 +169,42 @@ def _spmm() -> list[Case]:
     ]
 
 
+def _tf32(call, case, setting):
+    def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        try:
+            return torch.mm(a, b)
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = False
+
+    return run, ""
+
+
+TF32 = Peer("PyTorch in TF32", _tf32)
+
+
+def _matmul() -> list[Case]:
+    """Squares, the layers of a model of 7e9 parameters for 2048 tokens, and a small product with a long sum."""
+    from torch_ops import ladder
+
+    names = [step.name for step in ladder.steps("matmul")[:-1]]
+    halves = [name for name in names[names.index("ldmatrix") :] if name != "three_tf32_wgmma"]
+    floats = [name for name in names if name not in halves]
+    shapes = {"4096^3": (4096, 4096, 4096), "8192^3": (8192, 8192, 8192)}
+    layers = {"2048 x 4096 x 11008": (2048, 11008, 4096), "2048 x 11008 x 4096": (2048, 4096, 11008)}
+    deep = {"256 x 65536 x 512": (256, 512, 65536)}
+
+    def case(name: str, dtype: torch.dtype, steps: list[str], *peers: Peer) -> Case:
+        m, n, k = (shapes | layers | deep)[name]
+        made = _case("matmul", name, dtype, lambda maker: (_centred(maker(m, k)), _centred(maker(k, n))), *steps)
+        return dataclasses.replace(made, flops=2 * m * n * k, peers=(*made.peers, *peers))
+
+    return [
+        *(case(name, F32, floats, TF32) for name in (*shapes, *deep)),
+        *(case(name, BF16, halves) for name in (*shapes, *layers)),
+    ]
+
+
 # ---------------------------------------------------------------- calls
 
 
@@ -190,6 +226,11 @@ def _half_sums(dtype: torch.dtype, aten_error: float | None) -> float:
 def _spmm_limit(dtype: torch.dtype, aten_error: float | None) -> float:
     """The limit of errors: rows have up to 25,000 entries, which the first steps add one by one."""
     return max(1e-5, error_limit(dtype, aten_error))
+
+
+def _matmul_limit(dtype: torch.dtype, aten_error: float | None) -> float:
+    """The limit of errors. It admits the peer in TF32, whose error is 3e-4."""
+    return max(1e-3, error_limit(dtype, aten_error))
 
 
 def _calls() -> dict[str, Call]:
@@ -257,6 +298,7 @@ def _calls() -> dict[str, Call]:
         ),
         "transpose2d": Call(torch_ops.transpose2d, lambda x: x.t().contiguous(), lambda x: x.t()),
         "spmm": Call(spmm, sparse_mm_of, sparse_mm_reference, limit=_spmm_limit),
+        "matmul": Call(torch.mm, torch.mm, lambda a, b: a.double() @ b.double(), limit=_matmul_limit),
     }  # fmt: skip
 
 
@@ -274,5 +316,6 @@ def rooms() -> dict[str, Room]:
         "conv1d": _conv1d(),
         "transpose2d": _transpose(),
         "spmm": _spmm(),
+        "matmul": _matmul(),
     }
     return {op: Room(op, own, _calls, [], ()) for op, own in cases.items()}

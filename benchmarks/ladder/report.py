@@ -15,15 +15,21 @@ def label_of(name: str) -> str:
     return {PRODUCTION: "production", PYTORCH: "PyTorch"}.get(name, name.removeprefix(STEP))
 
 
-def contenders(row: dict) -> list[str]:
-    """The names of the steps in order, then the production operator, then PyTorch."""
+def steps_of(row: dict) -> list[str]:
+    """The names of the steps in order."""
     steps = [name for name in row["contenders"] if name.startswith(STEP)]
-    return [*sorted(steps, key=lambda name: int(name.split()[1])), PRODUCTION, PYTORCH]
+    return sorted(steps, key=lambda name: int(name.split()[1]))
+
+
+def contenders(row: dict) -> list[str]:
+    """The names of the steps in order, then the production operator, then PyTorch, then other peers."""
+    first = [*steps_of(row), PRODUCTION, PYTORCH]
+    return [*first, *(name for name in row["contenders"] if name not in first)]
 
 
 def fastest_step(row: dict) -> str | None:
     """The fastest step that has a time, without the production operator; None if no step has one."""
-    timed = [name for name in contenders(row)[:-2] if report.median_us(row, name) is not None]
+    timed = [name for name in steps_of(row) if report.median_us(row, name) is not None]
     return min(timed, key=lambda name: report.median_us(row, name), default=None)
 
 
@@ -34,20 +40,51 @@ def ceiling_of(row: dict) -> str:
 
 
 def speedups(row: dict) -> dict[str, tuple[float | None, float | None]]:
-    """For each contender: how many times as fast it is as the first step with a time, and as the previous one. PyTorch has no previous
-    step."""
+    """For each contender: how many times as fast it is as the first step with a time, and as the previous one. PyTorch and other peers
+    have no previous step."""
     found, first, before = {}, None, None
     for name in contenders(row):
         us = report.median_us(row, name)
         if us is None:
             found[name] = (None, None)
             continue
-        found[name] = (first / us if first else None, before / us if before and name != PYTORCH else None)
+        has_previous = before and (name.startswith(STEP) or name == PRODUCTION)
+        found[name] = (first / us if first else None, before / us if has_previous else None)
         first, before = first or us, us
     return found
 
 
-def gbps(value: float) -> str:
+def unit_of(row: dict) -> str:
+    """The unit of speed: of memory, or of arithmetic where that is the limit."""
+    return "TFLOP/s" if row.get("flops") else "GB/s"
+
+
+def whole_of(row: dict) -> str:
+    """What the share of a contender is a share of."""
+    return "PyTorch" if row.get("flops") else "ceiling"
+
+
+def speed_of(row: dict, name: str) -> float | None:
+    us = report.median_us(row, name)
+    if us is None:
+        return None
+    return row["flops"] / us / 1e6 if row.get("flops") else row["contenders"][name]["gbps"]
+
+
+def share_of(row: dict, name: str) -> float | None:
+    """The share of the ceiling. Of PyTorch's speed, if arithmetic is the limit."""
+    if not row.get("flops"):
+        return report.share_of_ceiling(row, name)
+    own, theirs = speed_of(row, name), speed_of(row, PYTORCH)
+    return own / theirs if own and theirs else None
+
+
+def speed_text(row: dict, name: str) -> str:
+    value = speed_of(row, name)
+    if value is None:
+        return "-"
+    if row.get("flops"):
+        return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
     return f"{value:.0f}" if value >= 10 else f"{value:.1g}"
 
 
@@ -63,7 +100,9 @@ def error_text(value: float | None) -> str:
 
 
 def case(row: dict) -> str:
-    """The case, the bytes that it moves, and its ceiling."""
+    """The case, the bytes that it moves, and its ceiling; or its floating-point operations."""
+    if row.get("flops"):
+        return f"{title_of(row)}, {row['flops'] / 1e9:.0f} GFLOP:"
     text = f"{title_of(row)}, {(row['read_bytes'] + row['written_bytes']) / 1e6:.0f} MB"
     return f"{text}; ceiling {ceiling_of(row)}:" if row["ceiling"] else f"{text}:"
 
@@ -71,12 +110,13 @@ def case(row: dict) -> str:
 def table(row: dict) -> list[str]:
     """The lines of a Markdown table of one case: a line for every step that has a time."""
     gains = speedups(row)
-    lines = ["| step | us | GB/s | % of ceiling | x first | x previous | error |", "|---" + 6 * "|---:" + "|"]
+    heading = f"| step | us | {unit_of(row)} | % of {whole_of(row)} | x first | x previous | error |"
+    lines = [heading, "|---" + 6 * "|---:" + "|"]
     for name in contenders(row):
         if (us := report.median_us(row, name)) is None:
             continue
-        entry, share = row["contenders"][name], report.share_of_ceiling(row, name)
-        cells = [label_of(name), report.duration(us), gbps(entry["gbps"]), percent(share)]
+        entry = row["contenders"][name]
+        cells = [label_of(name), report.duration(us), speed_text(row, name), percent(share_of(row, name))]
         cells += [*(report.cell(gain, ".2f") for gain in gains[name]), error_text(entry.get("error"))]
         lines.append(f"| {' | '.join(cells)} |")
     return lines

@@ -110,9 +110,10 @@ def _measured(number: int, name: str, result: dict) -> list[str]:
         if us is None:
             continue
         first, before = ladder_report.speedups(row)[own]
-        share = report.share_of_ceiling(row, own)
+        share = ladder_report.share_of(row, own)
         line = f"- {ladder_report.title_of(row)}: {report.duration(us)} us"
-        line += f", {ladder_report.percent(share)} of the ceiling" if share is not None else ""
+        whole = ladder_report.whole_of(row).replace("ceiling", "the ceiling")
+        line += f", {ladder_report.percent(share)} of {whole}" if share is not None else ""
         timed = [other for other in ladder_report.contenders(row) if report.median_us(row, other) is not None]
         names = [ladder_report.label_of(other).split()[-1] for other in timed[: timed.index(own)]]
         gains = [f"{before:.2f} times as fast as {names[-1]}"] if names else []
@@ -177,6 +178,7 @@ LESSONS = {
     "dot": "atomic additions to one address",
     "index_add_": "atomic additions to many addresses, and sorting instead",
     "spmm": "equal work for every thread, whatever the lengths of rows are",
+    "matmul": "arithmetic as the limit: reuse in registers, tensor cores, copies that nobody waits for",
 }
 
 
@@ -203,7 +205,7 @@ def _lessons(results: dict[str, dict | None]) -> list[str]:
 
 def _ends(row: dict) -> tuple[str, str]:
     """The time of the first step, and of the fastest one with its name."""
-    steps = ladder_report.contenders(row)[:-2]
+    steps = ladder_report.steps_of(row)
     first, fastest = report.median_us(row, steps[0]), ladder_report.fastest_step(row)
     name = f"{report.duration(report.median_us(row, fastest))} ({ladder_report.label_of(fastest)})" if fastest else "-"
     return report.duration(first), name
@@ -220,13 +222,14 @@ def _anchored(op: str, name: str) -> str:
 
 def _speed_table(op: str, row: dict) -> list[str]:
     """The speed of every step in one case."""
-    lines = ["| step | us | GB/s | % of ceiling |", "|---|---:|---:|---:|"]
+    unit, whole = ladder_report.unit_of(row), ladder_report.whole_of(row)
+    lines = [f"| step | us | {unit} | % of {whole} |", "|---|---:|---:|---:|"]
     for name in ladder_report.contenders(row):
         us = report.median_us(row, name)
         if us is not None:
-            share = ladder_report.percent(report.share_of_ceiling(row, name))
+            share = ladder_report.percent(ladder_report.share_of(row, name))
             lines.append(
-                f"| {_anchored(op, name)} | {report.duration(us)} | {ladder_report.gbps(row['contenders'][name]['gbps'])} | {share} |"
+                f"| {_anchored(op, name)} | {report.duration(us)} | {ladder_report.speed_text(row, name)} | {share} |"
             )
     return lines
 

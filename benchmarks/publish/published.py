@@ -46,6 +46,7 @@ LADDERS = {
     "dot": "dot",
     "index_add_": "index_add",
     "spmm": "spmm",
+    "matmul": "matmul",
     "copy_in_flight": "ladder",
 }
 

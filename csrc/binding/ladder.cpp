@@ -107,13 +107,19 @@ bool LadderCall::is_from(std::string_view name) const {
   return std::any_of(ladder_.steps, end, [&](const LadderStep& step) { return name == step.name; });
 }
 
-void LadderCall::check_operand(NamedTensor argument,
-                               std::initializer_list<at::ScalarType> dtypes) const {
+void LadderCall::check_dtype(NamedTensor argument,
+                             std::initializer_list<at::ScalarType> dtypes) const {
   const auto& [name, tensor] = argument;
   const at::ArrayRef<at::ScalarType> known(dtypes);
   const bool is_known = std::find(known.begin(), known.end(), tensor.scalar_type()) != known.end();
   TORCH_CHECK_NOT_IMPLEMENTED(is_known, op_, ": ", name, " must be of dtype ", known, ", got ",
                               tensor.scalar_type());
+}
+
+void LadderCall::check_operand(NamedTensor argument,
+                               std::initializer_list<at::ScalarType> dtypes) const {
+  check_dtype(argument, dtypes);
+  const auto& [name, tensor] = argument;
   TORCH_CHECK(tensor.is_contiguous(), op_, ": ", name, " must be contiguous, got strides ",
               tensor.strides(), " of shape ", tensor.sizes());
 }

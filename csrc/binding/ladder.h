@@ -55,8 +55,10 @@ class LadderCall {
   const char* op() const { return op_.c_str(); }
   std::string op_and_step() const { return op_ + ", step " + ladder_.steps[step_].name; }
 
-  // NotImplementedError for a dtype that the ladder has no kernels for, RuntimeError for memory
-  // that isn't contiguous.
+  // NotImplementedError for a dtype that the ladder has no kernels for.
+  void check_dtype(NamedTensor argument, std::initializer_list<at::ScalarType> dtypes) const;
+
+  // check_dtype(), and RuntimeError for memory that isn't contiguous.
   void check_operand(NamedTensor argument, std::initializer_list<at::ScalarType> dtypes) const;
 
   // RuntimeError for memory that is not aligned as the step needs it.

@@ -158,7 +158,8 @@ struct Context {
 };
 #endif
 
-enum class Wait : uint8_t { kNone, kWarp, kBlock, kDone };
+// A thread that spins waits for a change of memory by another thread.
+enum class Wait : uint8_t { kNone, kWarp, kBlock, kSpin, kDone };
 
 inline std::function<void()> kernel;
 void run_fiber();
@@ -242,7 +243,7 @@ inline void run_warp(unsigned first, unsigned lanes) {
         threadIdx = {first + lane, 0, 0};
         resume(fiber);
       }
-      if (fiber.wait == Wait::kBlock) absent |= 1u << lane;
+      if (fiber.wait == Wait::kBlock || fiber.wait == Wait::kSpin) absent |= 1u << lane;
     }
     released = false;
     for (unsigned lane = 0; lane < lanes; ++lane) {
@@ -261,21 +262,25 @@ inline void run_block(unsigned threads) {
     fibers[thread].iteration = 0;
   }
   const unsigned warps = (threads + 31) / 32;
-  unsigned done = 0;
+  unsigned done = 0, rounds = 0;  // rounds in which a thread spins
   while (done < threads) {
     for (unsigned i = 0; i < warps; ++i) {
       const unsigned first = in_order(i, warps) * 32;
       run_warp(first, min(32u, threads - first));
     }
+    const bool spins = std::any_of(fibers.begin(), fibers.begin() + threads,
+                                   [](const Fiber& fiber) { return fiber.wait == Wait::kSpin; });
+    rounds = spins ? rounds + 1 : 0;
     done = 0;
     for (unsigned thread = 0; thread < threads; ++thread) {
       Wait& wait = fibers[thread].wait;
-      if (wait == Wait::kWarp) {
+      if ((wait == Wait::kWarp && !spins) || rounds > 100'000) {
         fprintf(stderr, "emulator: threads of a block wait for each other at different places\n");
         abort();
       }
       done += wait == Wait::kDone;
-      if (wait == Wait::kBlock) wait = Wait::kNone;
+      // Threads wait at the barrier of the block until no thread spins.
+      if (wait == (spins ? Wait::kSpin : Wait::kBlock)) wait = Wait::kNone;
     }
   }
 }

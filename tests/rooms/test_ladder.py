@@ -10,9 +10,11 @@ import torch
 from torch_ops import ladder
 
 from ..ladder_cases import CASES, cases_of
+from ..ladder_cases.matmul import FLOATS
 from ..support.runtime import deterministic_algorithms
 
 GPU = pytest.mark.gpu
+WITHOUT_OPERATOR = {"matmul"}  # its last step is PyTorch's own operator
 
 
 def every_step():
@@ -25,7 +27,7 @@ def test_every_ladder_ends_at_the_operator_of_its_name():
         assert [step.number for step in found] == list(range(len(found))) and len(found) > 3
         assert len({step.name for step in found}) == len(found)
         assert all(re.fullmatch(r"[a-z0-9_]+", step.name) and len(step.idea) > 20 for step in found)
-        assert found[-1].name == "production" and hasattr(torch.ops.gpuopt, op)
+        assert found[-1].name == "production" and (hasattr(torch.ops.gpuopt, op) or op in WITHOUT_OPERATOR)
         schema = getattr(torch.ops.gpuopt_ladder, op).default._schema
         assert schema.arguments[-1].name == "step" and str(schema.arguments[-1].type) == "int"
 
@@ -181,6 +183,53 @@ def test_upsampling_to_sizes_that_not_every_step_takes(shape, size):
         assert torch.equal(ladder.run("upsample_nearest2d_backward", step, grad, size, shape), backward)
     with pytest.raises(RuntimeError, match="step vectors_2x: output_size must be twice"):
         ladder.run("upsample_nearest2d", "vectors_2x", x, size)
+
+
+@GPU
+def test_matrix_products_of_what_the_steps_do_not_take():
+    a, b = torch.ones(8, 12, device="cuda"), torch.ones(12, 16, device="cuda")
+    with pytest.raises(NotImplementedError, match="matmul: a must be of dtype .*Float.*, got Half"):
+        ladder.run("matmul", 0, a.half(), b.half())
+    with pytest.raises(NotImplementedError, match="matmul: a must be of dtype .*Half, BFloat16.*, got Float"):
+        ladder.run("matmul", "swizzled", a, b)
+    with pytest.raises(RuntimeError, match="matmul: b must have the dtype of a: expected Half, got BFloat16"):
+        ladder.run("matmul", "swizzled", a.half(), b.bfloat16())
+    with pytest.raises(RuntimeError, match="matmul: b must have as many rows as a has columns: expected 12"):
+        ladder.run("matmul", 0, a, b[:5])
+    with pytest.raises(RuntimeError, match="matmul: a must be a matrix: expected 2 dimensions"):
+        ladder.run("matmul", 0, a[0], b)
+    for wrong in (b.t().contiguous().t(), b[:1].expand(12, 16)):
+        with pytest.raises(RuntimeError, match="matmul: b must have rows of neighbouring elements"):
+            ladder.run("matmul", 0, a, wrong)
+    with pytest.raises(
+        RuntimeError, match="step vectors: a must begin at a multiple of 16 bytes, got .* 4 bytes behind"
+    ):
+        ladder.run("matmul", "vectors", a[:, 1:], b[:11])
+    for step in ("vectors", "bulk_copies"):
+        with pytest.raises(RuntimeError, match=f"step {step}: b must have rows that begin at multiples of 16 bytes"):
+            ladder.run("matmul", step, a, b.new_ones(12, 17)[:, :16])
+    assert torch.equal(ladder.run("matmul", "double_buffer", a[:, 1:], b[1:, 3:]), a[:, 1:] @ b[1:, 3:])
+
+
+@GPU
+@pytest.mark.parametrize("step", ["three_tf32", "three_tf32_wgmma", "warp_tiles", "bulk_copies"])
+def test_sums_of_float32_are_as_accurate_as_pytorch_s(step):
+    torch.manual_seed(0)
+    for shape in ((300, 256, 400), (256, 4096, 512)):
+        a, b = torch.randn(shape[:2], device="cuda"), torch.randn(shape[1:], device="cuda")
+        expected = a.double() @ b.double()
+        own, theirs = ((out - expected).norm() for out in (ladder.run("matmul", step, a, b), a @ b))
+        assert own < 2 * theirs
+
+
+@GPU
+def test_matrix_products_with_nan_and_infinities():
+    for step in ladder.steps("matmul")[:-1]:
+        dtype = torch.float32 if step.name in FLOATS else torch.bfloat16
+        a, b = torch.ones(40, 72, device="cuda", dtype=dtype), torch.ones(72, 48, device="cuda", dtype=dtype)
+        a[3, 69], a[5, 7], b[2, 9], b[69, 8] = torch.inf, torch.nan, -torch.inf, 0
+        expected = (a.double() @ b.double()).to(dtype)
+        torch.testing.assert_close(ladder.run("matmul", step.name, a, b), expected, rtol=0, atol=0, equal_nan=True)
 
 
 @GPU

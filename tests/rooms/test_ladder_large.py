@@ -7,6 +7,7 @@ import torch
 
 from torch_ops import ladder
 
+from ..ladder_cases.matmul import FLOATS
 from ..support.large import PAST, PLACES, check
 
 pytestmark = [pytest.mark.gpu, pytest.mark.large]
@@ -105,6 +106,21 @@ def test_sparse_products(step):
     out = ladder.run("spmm", step, ptr, ptr[:-1].flip(0), None, x)
     for k, position in enumerate((*PLACES[:-1], x.numel() - 1)):
         assert out[rows - 1 - position // 64, position % 64] == k + 1
+    assert torch.count_nonzero(out) == 4
+
+
+@gib(19)
+@every_step("matmul")
+@pytest.mark.parametrize("tall", [True, False])
+def test_matrix_products(step, tall):
+    """The matrix that reverses columns or rows, and an operand and a result of more than 2^31 elements."""
+    dtype = F32 if step in FLOATS else BF16
+    shape = (PAST // 64 + 1, 64) if tall else (64, (PAST // 512 + 1) * 8)
+    x, reverse = spikes(dtype, *shape), torch.eye(64, dtype=dtype, device="cuda").flip(0)
+    out = ladder.run("matmul", step, *((x, reverse) if tall else (reverse, x)))
+    for k, position in enumerate((*PLACES[:-1], x.numel() - 1)):
+        i, j = divmod(position, shape[1])
+        assert out[(i, 63 - j) if tall else (63 - i, j)] == k + 1
     assert torch.count_nonzero(out) == 4
 
 

@@ -27,7 +27,7 @@ CASES = [case for room in ROOMS.values() for case in room.cases]
 def test_every_step_of_every_ladder_is_measured():
     assert sorted(ROOMS) == public.ops()
     for op, room in ROOMS.items():
-        measured = {peer.name for case in room.cases for peer in case.peers}
+        measured = {peer.name for case in room.cases for peer in case.peers if peer.name.startswith(ladders.STEP)}
         assert measured == {ladders.step_name(step.number, step.name) for step in public.steps(op)[:-1]}
 
 
@@ -50,6 +50,8 @@ def smaller(case):
         counts = torch.tensor([0, 3, 0, 20, 1])
         index = torch.randint(0, 6, (24,), generator=generator).int()
         return counts.cumsum(0).int(), index, cut(args[2], (24,)), cut(args[3], (6, 5))
+    if case.op == "matmul":
+        return cut(args[0], (8, 12)), cut(args[1], (12, 5))
     shapes = {"transpose2d": (8, 12), "conv1d": (1, 1, 200)}
     sizes = [arg.shape if case.op == "conv1d" and k else shapes.get(case.op, (64,)) for k, arg in enumerate(args)]
     return tuple(cut(arg, size) for arg, size in zip(args, sizes))
@@ -86,6 +88,21 @@ def test_speedups_over_the_first_step_and_the_one_before():
     assert gains["step 2 sequential"] == (None, None)
     assert gains["step 3 first_add_on_load"] == pytest.approx((4.0, 2.0))  # the previous step with a time is step 1
     assert gains["gpuopt"] == pytest.approx((12.0, 12 / 11)) and gains["ATen"] == (pytest.approx(13.0), None)
+
+
+def test_rows_that_arithmetic_limits_count_operations():
+    (row,) = (
+        row for row in synthetic(room=ROOMS["matmul"])["rows"] if (row["case"], row["dtype"]) == ("4096^3", "f32")
+    )
+    row |= {"flops": 2 * 4096**3, "ceiling": None}
+    names = ladder_report.contenders(row)
+    assert names[-3:] == ["gpuopt", "ATen", "PyTorch in TF32"] and ladder_report.speedups(row)[names[-1]][1] is None
+    for name in names:
+        row["contenders"][name]["us"]["median"] = 1000.0 if name == "ATen" else 4000.0
+    assert ladder_report.case(row) == "4096^3 f32, 137 GFLOP:"
+    heading, _, first, *_, last = ladder_report.table(row)
+    assert "TFLOP/s | % of PyTorch" in heading and first.startswith("| 0 naive | 4000 | 34.4 | 25% |")
+    assert last.startswith("| PyTorch in TF32 | 4000 | 34.4 | 25% |")
 
 
 def test_commands_without_a_gpu(capsys, tmp_path):

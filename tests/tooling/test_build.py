@@ -146,6 +146,21 @@ def test_gencode(tmp_path):
         toolchain.gencode(("7.0",), nvcc)
 
 
+def test_files_for_one_architecture_are_compiled_for_it_alone(config):
+    only, other = Path("csrc/room/kernel_sm90a.cu"), Path("csrc/room/kernel.cu")
+    assert native_build.archs_of(only, ("8.0", "9.0")) == native_build.archs_of(only, ("9.0+PTX",)) == ("9.0a",)
+    assert (
+        native_build.archs_of(only, ("8.0", "12.0")) == native_build.archs_of(other, ("8.0", "12.0")) == ("8.0", "12.0")
+    )
+    if config.nvcc is not None:
+        text = native_build.kernels_text(replace(config, archs=("8.0", "9.0")))
+        for line in text.splitlines():
+            if line.startswith("build obj/"):
+                assert ("_sm90a.cu.o: nvcc_sm90a " in line) == ("_sm90a.cu " in line), line
+        (command,) = re.findall(r"rule nvcc_sm90a\n  command = (.*)", text)
+        assert re.findall("-gencode=([^ ]+)", command) == ["arch=compute_90a,code=sm_90a"]
+
+
 def test_nvcc_is_cuda_homes_else_paths_else_pypis(bare, monkeypatch, tmp_path, some_torch):
     found = toolchain.read_torch(some_torch())
     assert toolchain.find_nvcc(found) is None

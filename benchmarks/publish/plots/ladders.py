@@ -13,7 +13,7 @@ GREY = "0.5"  # PyTorch's bars
 
 
 def plot(result: dict, path: Path):
-    """Plots a panel for each case: a bar of bandwidth for every step, and a line at the ceiling."""
+    """Plots a panel for each case: a bar of speed for every step, and a line at the ceiling."""
     rows = result["rows"]
     bars = sum(len(ladder_report.contenders(row)) + 2 for row in rows)
     figure, all_axes = pyplot.subplots(
@@ -87,25 +87,25 @@ def plot_overview(results: list[dict], path: Path):
 
 def _panel(axes, row: dict, colours: list[str]):
     names = ladder_report.contenders(row)
-    gbps = {name: row["contenders"].get(name, {}).get("gbps") for name in names}
+    speeds = {name: ladder_report.speed_of(row, name) for name in names}
     ceiling = row["ceiling"]["gbps"] if row["ceiling"] else None
-    limit = 1.12 * max([value for value in gbps.values() if value] + [ceiling or 1.0])
+    limit = 1.12 * max([value for value in speeds.values() if value] + [ceiling or 1.0])
     for y, name in enumerate(names):
-        if gbps[name] is None:
+        if speeds[name] is None:
             axes.text(0, y, f" {row['contenders'].get(name, {}).get('status', 'not run')}", va="center", fontsize=8)
             continue
         colour = {ladder_report.PRODUCTION: colours[2], ladder_report.PYTORCH: GREY}.get(name, colours[0])
-        axes.barh(y, gbps[name], height=0.8, color=colour)
-        share = report.share_of_ceiling(row, name)
+        axes.barh(y, speeds[name], height=0.8, color=colour)
+        share = ladder_report.share_of(row, name)
         text = f" {report.median_us(row, name):.1f} us" + (f", {share:.0%}" if share is not None else "")
-        inside = gbps[name] > 0.5 * limit
-        axes.text(0 if inside else gbps[name], y, text, va="center", fontsize=8, color="white" if inside else "black")
+        inside = speeds[name] > 0.5 * limit
+        axes.text(0 if inside else speeds[name], y, text, va="center", fontsize=8, color="white" if inside else "black")
     if ceiling:
         axes.axvline(ceiling, color="black", linewidth=1.5)
     axes.set_yticks(range(len(names)), [ladder_report.label_of(name) for name in names], fontsize=8.5)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, limit)
-    title = f"{ladder_report.title_of(row)}: GB/s"
+    title = f"{ladder_report.title_of(row)}: {ladder_report.unit_of(row)}"
     if ceiling:
         title += f"; line: ceiling, {ladder_report.ceiling_of(row)}"
     axes.set_title(title, fontsize=10, loc="left")

@@ -1,0 +1,175 @@
+// What steps of the ladder share: the matrices, tiles in shared memory, the outputs of a thread,
+// and the loop over slices. docs/ladder shows the code between two equal marks in brackets.
+#pragma once
+
+#include "common/async.cuh"
+#include "common/async_chunk.cuh"
+#include "common/launch.cuh"
+#include "common/vec.cuh"
+#include "matmul/ladder/matmul_ladder_steps.h"
+
+// Dynamic shared memory. Swizzles of tensor maps repeat after 1024 bytes.
+extern __shared__ __align__(1024) uint4 matmul_memory[];
+
+namespace gpuopt::matmul {
+
+template <typename T>
+struct Matrices {
+  const T* a;  // [m][k]
+  const T* b;  // [k][n]
+  T* out;      // [m][n]
+  int m, n, k;
+  int64_t a_pitch, b_pitch;
+};
+
+template <typename T>
+Matrices<T> matrices_of(const LadderProblem& p) {
+  return {static_cast<const T*>(p.a),
+          static_cast<const T*>(p.b),
+          static_cast<T*>(p.out),
+          p.m,
+          p.n,
+          p.k,
+          p.a_pitch,
+          p.b_pitch};
+}
+
+// Whether rows begin at multiples of 16 bytes.
+inline bool is_aligned(const void* matrix, int64_t pitch, DType dtype) {
+  const auto step = static_cast<uintptr_t>(pitch) * size_of(dtype);
+  return (reinterpret_cast<uintptr_t>(matrix) | step) % kAccessBytes == 0;
+}
+
+inline unsigned tiles_of(const LadderProblem& p, int rows, int columns) {
+  return static_cast<unsigned>(int64_t{ceil_div(p.m, rows)} * ceil_div(p.n, columns));
+}
+
+// The first output of a tile. Tiles are in the order of rows.
+struct Tile {
+  int row, column;
+};
+template <int kRows, int kColumns>
+__device__ __forceinline__ Tile tile_of(int index, int n) {
+  const int across = (n + kColumns - 1) / kColumns;
+  return {index / across * kRows, index % across * kColumns};
+}
+
+// Indices of a thread's rows or columns: `count` of them, in groups of neighbours that lie `step`
+// apart.
+struct Spread {
+  int count, group, step;
+  __host__ __device__ constexpr int at(int i) const { return i / group * step + i % group; }
+};
+
+// Reads values of shared memory, by vectors if groups are vectors.
+template <Spread kSpread>
+__device__ __forceinline__ void load_values(float (&values)[kSpread.count], const float* shared) {
+#pragma unroll
+  for (int i = 0; i < kSpread.count; i += kSpread.group) {
+    if constexpr (kSpread.group == 4) {
+      *reinterpret_cast<float4*>(values + i) =
+          *reinterpret_cast<const float4*>(shared + kSpread.at(i));
+    } else {
+#pragma unroll
+      for (int j = 0; j < kSpread.group; ++j) values[i + j] = shared[kSpread.at(i + j)];
+    }
+  }
+}
+
+// [output_block]
+// The outputs of a thread, in registers.
+template <Spread kRows, Spread kColumns>
+struct OutputBlock {
+  alignas(16) float sums[kRows.count][kColumns.count] = {};
+
+  __device__ __forceinline__ void multiply_add(const float (&a)[kRows.count],
+                                               const float (&b)[kColumns.count]) {
+#pragma unroll
+    for (int i = 0; i < kRows.count; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns.count; ++j) sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+    }
+  }
+
+  // Stores the outputs, which begin at `row` and `column`.
+  __device__ __forceinline__ void store(float* out, int m, int n, int row, int column) const {
+    const bool whole = kColumns.group == 4 && n % 4 == 0;
+#pragma unroll
+    for (int i = 0; i < kRows.count; ++i) {
+      if (row + kRows.at(i) >= m) continue;
+      float* const first = out + int64_t{row + kRows.at(i)} * n;
+#pragma unroll
+      for (int j = 0; j < kColumns.count; j += kColumns.group) {
+        const int own = column + kColumns.at(j);
+        if (whole) {
+          if (own >= n) continue;
+          Vec<float, 4> vec;
+#pragma unroll
+          for (int q = 0; q < kColumns.group; ++q) vec.values[q] = sums[i][j + q];
+          store_whole(first + own, vec);
+        } else {
+#pragma unroll
+          for (int q = 0; q < kColumns.group; ++q) {
+            if (own + q < n) first[own + q] = sums[i][j + q];
+          }
+        }
+      }
+    }
+  }
+};
+// [output_block]
+
+// Copies 16-byte vectors of a tile to shared memory: vector v of row r to shared[at(r, v)]. `from`
+// is the first value of the tile in global memory. Values behind `rows_left` and `columns_left`
+// become 0.
+template <int kRows, int kVecs, int kThreads, bool kAligned, typename T, typename At>
+__device__ __forceinline__ void copy_tile(uint4* shared, const T* from, int64_t pitch,
+                                          int rows_left, int columns_left, At at) {
+  constexpr int N = kVecSize<T>;
+  static_assert(kRows * kVecs % kThreads == 0);
+#pragma unroll
+  for (int i = 0; i < kRows * kVecs / kThreads; ++i) {
+    const uint32_t q = threadIdx.x + i * kThreads;
+    const int row = q / kVecs, vec = q % kVecs;
+    const int left = row < rows_left ? max(0, min(N, columns_left - vec * N)) : 0;
+    const T* const own = from + row * pitch + vec * N;
+    uint4* const to = shared + at(row, vec);
+    if constexpr (kAligned) {
+      copy_chunk_async(to, own, left * static_cast<int>(sizeof(T)));
+    } else if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) copy_async_if(reinterpret_cast<T*>(to) + j, own + j, j < left);
+    } else {
+      Vec<T, N> values = {};
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        if (j < left) values.values[j] = own[j];
+      }
+      store_vec(reinterpret_cast<T*>(to), values);
+    }
+  }
+}
+
+// [double_buffer]
+// Calls load(slice, stage) and multiply(stage) for all slices. kStages - 1 slices are in flight.
+template <int kStages, typename Load, typename Multiply>
+__device__ __forceinline__ void pipeline(int slices, Load load, Multiply multiply) {
+#pragma unroll
+  for (int slice = 0; slice < kStages - 1; ++slice) {
+    if (slice < slices) load(slice, slice);
+    end_copy_group();
+  }
+  int stage = 0, next_stage = kStages - 1;
+  for (int slice = 0; slice < slices; ++slice) {
+    wait_for_copy_groups<kStages - 2>();
+    __syncthreads();  // the slice is there, and all threads have read the previous one
+    if (slice + kStages - 1 < slices) load(slice + kStages - 1, next_stage);
+    end_copy_group();
+    multiply(stage);
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+    next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
+  }
+}
+// [double_buffer]
+
+}  // namespace gpuopt::matmul
