@@ -186,9 +186,9 @@ def test_stems(which, name, dtype, channels, taps, size, layout, arguments, sms)
     "batch, channels, size, taps, arguments, layouts, offset",
     [
         (1, 72, 150, 33, {"padding": (16, 16)}, ("whole channels",) * 2, 0),
-        (2, 67, 700, 9, {"padding": (8, 0)}, ("channels last",) * 2, 0),
+        (2, 67, 700, 19, {"padding": (18, 0)}, ("channels last",) * 2, 0),
         (1, 64, 700, 17, {"padding": (3, -2)}, ("channels last", "whole channels"), 1),
-        (2, 40, 270, 8, {"padding": (21, 0), "dilation": 3}, ("channels last",) * 2, 0),
+        (2, 40, 270, 18, {"padding": (51, 0), "dilation": 3}, ("channels last",) * 2, 0),
         (1, 33, 90, 140, {"padding": (139, 70)}, ("channels last",) * 2, 3),
         (1, 8, 1400, 300, {"padding": (150, 149)}, ("channels last",) * 2, 0),
         (3, 9, 20, 270, {"padding": (269, 0), "dilation": 2}, ("whole channels", "channels last"), 0),

@@ -141,7 +141,7 @@ cudaError_t launch(const ChannelsLastPlan& plan, void* to, cudaStream_t stream) 
     const auto start = [&](auto kernel) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
-    constexpr int kFew = kFewColumnTaps, kMost = kMostColumnTaps;
+    constexpr int kFew = kFewColumnTaps, kMost = most_sliding_taps(sizeof(T) == 2);
     if (args.taps <= kFew && plan.values == 1) return start(channels_last_kernel<T, 1, kFew, 8>);
     if constexpr (sizeof(T) == 2) {
       if (plan.values == 4) return start(channels_last_kernel<T, 4, kFew, 8>);

@@ -1,8 +1,7 @@
 // Depthwise with channels innermost: a thread slides over the positions of a few channels.
 #pragma once
 
-#include "conv1d/cost.h"
-#include "conv1d/geometry.h"
+#include "conv1d/forward/channel_tiles.h"
 
 namespace gpuopt::conv1d {
 
@@ -18,9 +17,8 @@ struct ChannelsLastArgs {
   Activation activation;
 };
 
-// Kernels for up to this many taps. A kernel with more taps keeps more values in registers, so it
-// takes fewer channels per thread.
-constexpr int64_t kFewColumnTaps = 4, kMostColumnTaps = 16;
+// A kernel with more taps keeps more values in registers, so it takes fewer channels per thread.
+constexpr int64_t kFewColumnTaps = 4;
 
 struct ChannelsLastPlan {
   static constexpr const char* kName = "channels_last";
@@ -31,12 +29,7 @@ struct ChannelsLastPlan {
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ChannelsLastPlan> make(const Problem& p, const Device& device) {
-    const bool is_depthwise = p.from.channels == 1 && p.to.channels == 1;
-    if (!is_depthwise || p.from.channel_stride != 1 || p.to.channel_stride != 1 ||
-        !has_unit_stride(p) || p.taps > kMostColumnTaps || item_of(p) == 8 ||
-        !strides_in_32_bits(p)) {
-      return {};
-    }
+    if (!has_channel_tiles(p) || p.taps > most_sliding_taps(is_half(p))) return {};
     ChannelsLastPlan plan;
     plan.values = !is_half(p)                                                 ? 1
                   : p.taps <= kFewColumnTaps && has_vectors_of_channels(p, 4) ? 4

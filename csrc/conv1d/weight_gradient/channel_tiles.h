@@ -8,6 +8,8 @@
 
 namespace gpuopt::conv1d {
 
+// Taps that weight_channels_last sums at once. With more it would read the signals again.
+constexpr int64_t kMostSlidingWeights = 8;
 // fp16 and bf16: octets of positions under a matrix of 16 taps, and most such matrices per tile.
 constexpr int64_t kMatrixOctets = kMmaOutputs / 8, kMostMatrixTiles = 4;
 constexpr int kMatrixTileBlocks = 2;  // per SM, limited by registers and shared memory
@@ -32,7 +34,7 @@ struct WeightChannelTilesPlan {
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelTilesPlan> make(const Problem& p, const Device& device) {
-    if (!has_channel_tiles(p)) return {};
+    if (!has_channel_tiles(p) || p.taps <= kMostSlidingWeights) return {};
     const bool half = is_half(p);
     const int64_t phases = phases_of(p), size = ceil_div(p.to.size, p.dilation);
     // Matrices hold 16 * matrices - 7 taps. In f32, each of 8 warps has 16 taps.

@@ -19,8 +19,6 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
   const WeightArgs& base = args.base;
   uint32_t tile = blockIdx.x;
   const uint32_t split = base.splits.divmod(tile);
-  const uint32_t first_tap = base.tap_parts.divmod(tile) * kTaps;
-  const uint32_t taps = min(base.taps - first_tap, static_cast<uint32_t>(kTaps));
   const uint32_t width = 1u << args.width_shift, rows = kChunkThreads >> args.width_shift;
   const uint32_t row = threadIdx.x >> args.width_shift;
   const uint32_t vec = tile * width + (threadIdx.x & (width - 1));
@@ -30,7 +28,6 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
   if (vec < args.vecs) {
     const T* const from = static_cast<const T*>(base.from) + int64_t{vec} * N;
     const T* const grad = static_cast<const T*>(base.grad) + int64_t{vec} * N;
-    const int64_t offset = int64_t{first_tap} - base.padding;
     for (uint32_t part = split * rows + row; part < args.parts;
          part += base.splits.divisor * rows) {
       uint32_t image = part;
@@ -39,7 +36,7 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
           static_cast<int32_t>(min(base.grad_size - begin, int64_t{args.part_positions}));
       const T* const own_from = from + image * base.from_batch;
       const T* own_grad = grad + image * base.grad_batch + begin * base.grad_stride;
-      int64_t under = begin + offset;  // the first tap
+      int64_t under = begin - base.padding;  // the first tap
       const auto load = [&](int64_t position) {
         const bool valid = static_cast<uint64_t>(position) < static_cast<uint64_t>(base.from_size);
         return valid ? load_vec<T, N>(own_from + position * base.from_stride) : Channels{};
@@ -87,7 +84,7 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
 #pragma unroll
       for (int i = 0; i < N; ++i) sums[k][i] += shuffle_xor(sums[k][i], static_cast<int>(mask));
     }
-    if (k >= taps) break;
+    if (k >= base.taps) break;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < N; ++i) shared_sums[threadIdx.x / 32][threadIdx.x % 32][i] = sums[k][i];
@@ -99,7 +96,7 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
       C sum = shared_sums[0][lane][i];
 #pragma unroll
       for (int warp = 1; warp < kWarps; ++warp) sum += shared_sums[warp][lane][i];
-      emit_weight<T>(base, split, int64_t{channel} * base.taps + first_tap + k, sum);
+      emit_weight<T>(base, split, int64_t{channel} * base.taps + k, sum);
     }
   }
 }

@@ -2,8 +2,7 @@
 // channel if vectors are not aligned.
 #pragma once
 
-#include "conv1d/cost.h"
-#include "conv1d/weight_gradient/weight.h"
+#include "conv1d/weight_gradient/channel_tiles.h"
 
 namespace gpuopt::conv1d {
 
@@ -30,33 +29,32 @@ struct WeightChannelsLastPlan {
   LaunchShape launch;
   WeightChannelsLastArgs args;
   int values;  // channels of a thread: a 16-byte vector or 1
-  int taps;    // per block
+  int taps;    // of a thread, at least those of the filter
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelsLastPlan> make(const Problem& p, const Device& device) {
     const bool is_depthwise = p.from.channels == 1 && p.to.channels == 1;
     if (!is_depthwise || p.from.channel_stride != 1 || p.to.channel_stride != 1 ||
-        item_of(p) == 8 || !has_unit_stride(p) || has_dilation(p)) {
+        item_of(p) == 8 || !has_unit_stride(p) || has_dilation(p) || p.taps > kMostSlidingWeights) {
       return {};
     }
     const auto vec_values = static_cast<int>(kAccessBytes / item_of(p));
     WeightChannelsLastPlan plan;
     plan.values = has_vectors_of_channels(p, vec_values) ? vec_values : 1;
     plan.taps = p.taps <= 4 && plan.values > 1 ? 4 : 8;
-    const int64_t tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
     const int64_t vecs = p.groups / plan.values;
     int64_t width = 1;
     while (width < 32 && width < vecs) width *= 2;
     const int64_t tiles = ceil_div(vecs, width), rows = kChunkThreads / width;
     const int64_t all = device.sms * weight_vec_blocks(item_of(p), plan.taps);
-    const int64_t fair = ceil_div(p.batch * p.to.size * tiles * tap_parts, all * rows);
+    const int64_t fair = ceil_div(p.batch * p.to.size * tiles, all * rows);
     const int64_t part_positions =
         std::clamp(pow2_ceil(fair), kFewestPartPositions, kMostPartPositions);
     const int64_t row_parts = ceil_div(p.to.size, part_positions), parts = p.batch * row_parts;
-    const int64_t splits = splits_of(all, tiles * tap_parts, ceil_div(parts, rows));
-    if (parts >= kFar || !fits_grid(tiles * tap_parts * splits)) return {};
-    plan.launch = launch_shape(tiles * tap_parts * splits, kChunkThreads);
-    plan.args.base = weight_args(p, splits, tap_parts, tiles);
+    const int64_t splits = splits_of(all, tiles, ceil_div(parts, rows));
+    if (parts >= kFar || !fits_grid(tiles * splits)) return {};
+    plan.launch = launch_shape(tiles * splits, kChunkThreads);
+    plan.args.base = weight_args(p, splits, 1, tiles);
     plan.args.vecs = static_cast<uint32_t>(vecs);
     plan.args.width_shift = shift_of(width);
     plan.args.parts = static_cast<uint32_t>(parts);
@@ -68,7 +66,7 @@ struct WeightChannelsLastPlan {
 
 inline Terms WeightChannelsLastPlan::terms(const Problem&, const Device& device) const {
   // Terms: second launch, taps per SM, positions per SM.
-  const double parts = static_cast<double>(args.base.tap_parts.divisor) * args.vecs * args.parts;
+  const double parts = static_cast<double>(args.vecs) * args.parts;
   return {args.base.partial ? 1.0 : 0.0, taps * fill_of(launch, device),
           parts * args.part_positions / device.sms / 1e4};
 }
