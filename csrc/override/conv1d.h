@@ -41,14 +41,19 @@ inline bool suggests_channels_last(const Tensor& operand) {
 // The most input channels per group that implicit GEMM supports, which computes half types only.
 constexpr int64_t kMostGemmChannels = 16;
 
+// Whether the plan chooses tap GEMMs, which copy signals of any layout.
+inline bool is_by_taps(const Tensor& weight, int64_t groups) {
+  return weight.element_size() == 2 && weight.size(0) <= groups * conv1d::kTapGemmChannels &&
+         weight.size(1) > kMostGemmChannels && weight.size(1) <= conv1d::kTapGemmChannels &&
+         conv1d::has_many_taps(groups, weight.size(1), weight.size(2));
+}
+
 // The most input channels per group for which the plan may choose a path and not cuDNN
 // (conv1d/policy.h). Above, no plan is made.
 inline int64_t most_channels(const Tensor& weight, int64_t groups) {
   if (weight.size(0) == groups) return conv1d::kMostIntoOne;
-  if (weight.element_size() != 2) return conv1d::kMostChannels;
-  const bool by_taps = conv1d::has_many_taps(groups, weight.size(1), weight.size(2)) &&
-                       weight.size(0) <= groups * conv1d::kTapGemmChannels;
-  return by_taps ? conv1d::kTapGemmChannels : kMostGemmChannels;
+  if (is_by_taps(weight, groups)) return conv1d::kTapGemmChannels;
+  return weight.element_size() == 2 ? kMostGemmChannels : conv1d::kMostChannels;
 }
 
 // How taps lie on the input, as ATen's operators say it.
@@ -101,7 +106,9 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, cons
   return unless_always([&] {
     // Channels-last signals are copied to channels-first order, in vain if the plan then chooses
     // ATen. With one channel per group it tries ATen only from conv1d::kDenseWeights outputs on.
-    if (conv1d::is_channels_last(input) && weight.size(1) > 1) return Reason::kLayout;
+    if (conv1d::is_channels_last(input) && weight.size(1) > 1 && !is_by_taps(weight, groups)) {
+      return Reason::kLayout;
+    }
     return weight.size(1) > most_channels(weight, groups) ? Reason::kAtenIsFaster : Reason::kTaken;
   });
 }

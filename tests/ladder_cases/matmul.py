@@ -72,7 +72,7 @@ def takes(step: str, a: Tensor, b: Tensor) -> bool:
         size = x.element_size()
         return x.data_ptr() % VEC == 0 and (x.shape[0] <= 1 or x.stride(0) * size % VEC == 0)
 
-    return step not in ALIGNED or a.numel() == 0 or b.numel() == 0 or (is_aligned(a) and is_aligned(b))
+    return step not in ALIGNED or all(x.numel() == 0 or is_aligned(x) for x in (a, b))
 
 
 CASES = {"matmul": matmul}
