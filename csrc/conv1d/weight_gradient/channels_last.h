@@ -29,7 +29,7 @@ struct WeightChannelsLastPlan {
   LaunchShape launch;
   WeightChannelsLastArgs args;
   int values;  // channels of a thread: a 16-byte vector or 1
-  int taps;    // of a thread, at least those of the filter
+  int taps;    // of a thread, at least as many as the filter has
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelsLastPlan> make(const Problem& p, const Device& device) {
