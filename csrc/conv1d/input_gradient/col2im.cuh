@@ -50,10 +50,12 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
 
   const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                           first_channel * args.weight_in;
-  const T* bias = static_cast<const T*>(args.bias);
-  if (bias != nullptr) {
-    bias += (int64_t{group} * args.in_channels + first_channel) * args.bias_stride;
-  }
+  // Computed again for each value, for want of registers.
+  const auto bias_of = [&](uint32_t c) -> float {
+    if (args.bias == nullptr) return 0;
+    const int64_t channel = int64_t{group} * args.in_channels + first_channel + c;
+    return to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+  };
   // Copies the taps of all splits' channels from `begin` on. Missing channels are 0.
   const auto stage = [&](uint32_t begin) {
 #pragma unroll 1
@@ -147,8 +149,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
             static_cast<int32_t>(steps) - args.lead_steps - steps_of_tap[rest];
 #pragma unroll 1
         for (uint32_t c = 0; c < in_channels; ++c) {
-          float sum = bias == nullptr ? 0 : to_compute(bias[c * args.bias_stride]);
-          if (tap_part > 0) sum = added[i];
+          float sum = tap_part > 0 ? added[i] : bias_of(c);
           int32_t under = first_under;
 #pragma unroll 1
           for (int32_t k = first_tap; k < tap_end;
