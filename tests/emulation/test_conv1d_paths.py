@@ -180,20 +180,22 @@ def test_stems(which, name, dtype, channels, taps, size, layout, arguments, sms)
     assert run_exactly(which, p, Device(sms), {name}) == {name}
 
 
+# Batch, channels, size, taps, other arguments, layouts, offset.
+MANY_TAPS = [
+    (1, 72, 150, 33, {"padding": (16, 16)}, ("whole channels",) * 2, 0),
+    (2, 67, 700, 19, {"padding": (18, 0)}, ("channels last",) * 2, 0),
+    (1, 64, 700, 17, {"padding": (3, -2)}, ("channels last", "whole channels"), 1),
+    (2, 40, 270, 18, {"padding": (51, 0), "dilation": 3}, ("channels last",) * 2, 0),
+    (1, 33, 90, 140, {"padding": (139, 70)}, ("channels last",) * 2, 3),
+    (8, 8, 640, 20, {"padding": (19, 0)}, ("channels last",) * 2, 0),
+    (1, 8, 1400, 300, {"padding": (150, 149)}, ("channels last",) * 2, 0),
+    (3, 9, 20, 270, {"padding": (269, 0), "dilation": 2}, ("whole channels", "channels last"), 0),
+]
+
+
 @pytest.mark.parametrize("dtype", [FLOAT16, FLOAT32])
 @pytest.mark.parametrize("which", PASSES)
-@pytest.mark.parametrize(
-    "batch, channels, size, taps, arguments, layouts, offset",
-    [
-        (1, 72, 150, 33, {"padding": (16, 16)}, ("whole channels",) * 2, 0),
-        (2, 67, 700, 19, {"padding": (18, 0)}, ("channels last",) * 2, 0),
-        (1, 64, 700, 17, {"padding": (3, -2)}, ("channels last", "whole channels"), 1),
-        (2, 40, 270, 18, {"padding": (51, 0), "dilation": 3}, ("channels last",) * 2, 0),
-        (1, 33, 90, 140, {"padding": (139, 70)}, ("channels last",) * 2, 3),
-        (1, 8, 1400, 300, {"padding": (150, 149)}, ("channels last",) * 2, 0),
-        (3, 9, 20, 270, {"padding": (269, 0), "dilation": 2}, ("whole channels", "channels last"), 0),
-    ],
-)
+@pytest.mark.parametrize("batch, channels, size, taps, arguments, layouts, offset", MANY_TAPS)
 def test_channels_last_with_many_taps(which, dtype, batch, channels, size, taps, arguments, layouts, offset):
     """Several tiles of channels, of positions and of taps, aligned to vectors and not."""
     random, name = np.random.default_rng(taps), "weight_channel_tiles" if which == WEIGHT_GRADIENT else "channel_tiles"
@@ -295,6 +297,13 @@ def test_updates(dtype):
 def test_every_kernel_instance_has_run():
     """Every template instance of every kernel is launched by the cases, which the other tests run."""
     run = {kernel for drawn in cases().values() for _, kernels in drawn for kernel in kernels}
+    for batch, channels, size, taps, arguments, layouts, _ in MANY_TAPS:
+        p = problem_of(batch, channels, (1, 1), size, taps, FLOAT16, layouts=layouts, **arguments)
+        for i, part in enumerate((p.from_, p.to, p.weight)):
+            part.data = emulated().memories[i].bytes.ctypes.data
+        for which, sms in product(PASSES, (1, 132)):
+            launched = emulated().launches(Case(which, p, Device(sms), 0, 0)).values()
+            run |= {kernel for _, kernels in launched for kernel in kernels if "channel_tiles" in kernel}
     run |= kernels_of_fused()
     for dtype in ITEM:
         run |= kernels_of_updates(dtype)
