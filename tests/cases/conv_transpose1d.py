@@ -168,7 +168,9 @@ def errors(device: str) -> Iterator[ErrorCase]:
         ("half input", (x.half(), w), {}, r"\bweight\b", "Half", "Float"),
         ("float64 bias", (x, w, b.double()), {}, r"\bbias\b", "Float", "Double"),
     ):
-        yield ErrorCase(name, args, {"groups": 2, **steps}, tuple(says))
+        # ATen on CUDA returns an empty result for it.
+        if name != "no output channels" or device == "cpu":
+            yield ErrorCase(name, args, {"groups": 2, **steps}, tuple(says))
     yield from _device_errors(device, x, w, make(3))
 
 
