@@ -156,7 +156,7 @@ def _answer(
     """See _choose. Dynamo calls this while it traces, and keeps the answer."""
     if torch.is_autocast_enabled(device.type) and dtype in _DTYPES:
         dtype = torch.get_autocast_dtype(device.type)
-    # torch.export turns cuDNN off while it traces.
+    # torch.export disables cuDNN while it traces.
     if dtype not in _DTYPES or 0 in shape or 0 in weight or (may_measure and not torch._C._get_cudnn_enabled()):
         return None
     # The properties of torch.backends.cudnn take several times as long.

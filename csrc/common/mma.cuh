@@ -5,11 +5,22 @@
 // Thread `lane` of the warp has g = lane / 4 and t = lane % 4. A word holds two neighbouring values
 // of 16 bits, or one TF32 value.
 //
-//   C (16 x 8)    c[0], c[1]: row g, columns 2 t and 2 t + 1;   c[2], c[3]: row g + 8
-//   A (16 x 16)   a[0]: row g, columns 2 t and 2 t + 1;   a[1]: row g + 8;   a[2], a[3]: 8 columns
-//   on B (16 x 8)    b[0]: rows 2 t and 2 t + 1, column g;   b[1]: 8 rows on A (16 x 8), TF32 a[0]:
-//   row g, column t;   a[1]: row g + 8;   a[2], a[3]: 4 columns on B (8 x 8), TF32    b[0]: row t,
-//   column g;   b[1]: 4 rows on
+//   C (16 x 8)          c[0], c[1]: row g, columns 2 t and 2 t + 1
+//                       c[2], c[3]: the same of row g + 8
+//
+//   A (16 x 16)         a[0]: row g, columns 2 t and 2 t + 1
+//                       a[1]: the same of row g + 8
+//                       a[2], a[3]: as a[0] and a[1], 8 columns further on
+//
+//   B (16 x 8)          b[0]: rows 2 t and 2 t + 1, column g
+//                       b[1]: 8 rows further on
+//
+//   A (16 x 8), TF32    a[0]: row g, column t
+//                       a[1]: the same of row g + 8
+//                       a[2], a[3]: as a[0] and a[1], 4 columns further on
+//
+//   B (8 x 8), TF32     b[0]: row t, column g
+//                       b[1]: 4 rows further on
 #pragma once
 
 #include <cuda_fp16.h>

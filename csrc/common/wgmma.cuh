@@ -19,10 +19,12 @@ namespace gpuopt {
 // values lie in rows of 128 bytes, and eight rows are 1024 bytes, which begin at a multiple of
 // 1024.
 //
-//   A [64][16]: a row of memory is a row of A. `shared` is the first of 16 neighbours in the row.
-//   A [64][8] or B [8][128] of TF32: the same with words of 32 bits. A row of memory is a column of
-//   B. B [16][256]: a row of memory is 64 columns of a row of B. The next 64 columns begin
-//   `group_bytes` further on. `shared` is the first of 16 rows.
+//   A [64][16]        a row of memory is a row of A; `shared` is the first of 16 neighbours in it
+//
+//   B [8][128], TF32  a row of memory is a column of B; `shared` is the first of 8 words in it
+//
+//   B [16][256]       a row of memory is 64 columns of a row of B, and the next 64 columns begin
+//                     `group_bytes` further on; `shared` is the first of 16 rows
 __device__ __forceinline__ uint64_t describe_operand(const void* shared, uint32_t group_bytes = 0) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   constexpr uint64_t kEightRows = 1024 >> 4, kSwizzle128 = 1;

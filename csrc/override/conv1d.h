@@ -106,7 +106,9 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, cons
   return unless_always([&] {
     // Channels-last signals are copied to channels-first order, in vain if the plan then chooses
     // ATen. With one channel per group it tries ATen only from conv1d::kDenseWeights outputs on.
-    if (conv1d::is_channels_last(input) && weight.size(1) > 1 && !is_by_taps(weight, groups)) {
+    // Tap GEMMs take every convolution, but no transposed one with a stride.
+    const bool is_own = weight.size(1) == 1 || (is_by_taps(weight, groups) && !of.transposed);
+    if (conv1d::is_channels_last(input) && !is_own) {
       return Reason::kLayout;
     }
     return weight.size(1) > most_channels(weight, groups) ? Reason::kAtenIsFaster : Reason::kTaken;

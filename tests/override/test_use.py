@@ -95,6 +95,13 @@ def test_groups_of_many_channels_and_taps(dtype, groups, channels, taps, reason)
         assert calls["convolution"] == {reason if signal is x or reason == "taken" else "layout": 1}
 
 
+def test_transposed_groups_in_channels_last_layout_are_not_copied():
+    x, w = torch.ones(1, 20, 64, dtype=torch.bfloat16).mT, torch.ones(64, 32, 16, dtype=torch.bfloat16)
+    with counted() as calls, override("cpu", always=False):
+        F.conv_transpose1d(x, w, stride=2, groups=2)
+    assert calls["convolution"] == {"layout": 1}
+
+
 # ---------------------------------------------------------------- what stood before
 
 

@@ -45,7 +45,7 @@ inline constexpr LadderStep kLadder[] = {
      "the next slice of both tiles is copied asynchronously (cp.async) while this one is "
      "multiplied. Nothing passes through registers, and one barrier per slice is left"},
     {"warp_tiles",
-     "a warp has a tile of 64 x 64, nearly square, so its threads share more of what they read. "
+     "a warp has a tile of 64 x 64, nearly square, so it reads fewer values for each product. "
      "Each thread has 8 x 16 outputs, and reads the values of the next k while it multiplies"},
     {"bulk_copies",
      "one thread copies whole tiles by tensor maps (cp.async.bulk.tensor), which also fill what "
@@ -75,7 +75,8 @@ inline constexpr LadderStep kLadder[] = {
     {"persistent",
      "one block per SM takes one tile after another, so the first slices of a tile are copied "
      "while "
-     "the previous tile is stored. The order of tiles keeps what they share in the L2 cache"},
+     "the previous tile is stored. Neighbouring tiles follow each other, so the L2 cache keeps "
+     "their operands"},
     {"clusters",
      "two neighbouring blocks share the slices of B: each copies a half to both (multicast). "
      "Outputs go through shared memory and leave it by bulk copies"},
