@@ -45,7 +45,7 @@ inline constexpr LadderStep kLadder[] = {
      "the next slice of both tiles is copied asynchronously (cp.async) while this one is "
      "multiplied. Nothing passes through registers, and one barrier per slice is left"},
     {"warp_tiles",
-     "a warp has a tile of 64 x 64, nearly square, so it reads fewer values for each product. "
+     "a warp has a tile of 64 x 64, nearly square, so it reads less for each product. "
      "Each thread has 8 x 16 outputs, and reads the values of the next k while it multiplies"},
     {"bulk_copies",
      "one thread copies whole tiles by tensor maps (cp.async.bulk.tensor), which also fill what "
