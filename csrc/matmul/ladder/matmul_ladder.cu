@@ -3,8 +3,21 @@
 
 #include "common/dtype.h"
 #include "matmul/ladder/matmul_ladder_steps.h"
+#include "matmul/matmul.h"
 
 namespace gpuopt::matmul {
+
+// The step runs the production kernel, on whole sums.
+cudaError_t three_tf32_wgmma(const LadderProblem& p, Workspace& workspace, cudaStream_t stream) {
+  Plan plan;
+  plan.problem.a = {static_cast<const float*>(p.a), p.a_pitch, 1, 0};
+  plan.problem.b = {static_cast<const float*>(p.b), p.b_pitch, 1, 0};
+  plan.problem.out = static_cast<float*>(p.out);
+  plan.problem.m = p.m;
+  plan.problem.n = p.n;
+  plan.problem.k = plan.part_k = p.k;
+  return launch(plan, workspace, stream);
+}
 
 cudaError_t ladder_matmul(int step, const LadderProblem& problem, Workspace& workspace,
                           cudaStream_t stream) {

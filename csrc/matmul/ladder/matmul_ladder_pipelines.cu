@@ -1,4 +1,5 @@
 // The steps of matmul_ladder.h whose slices are copied asynchronously by threads, for float32.
+#include "matmul/device/matmul_parts.cuh"
 #include "matmul/ladder/matmul_ladder_tiles.cuh"
 
 namespace gpuopt::matmul {
@@ -119,16 +120,6 @@ __global__ void __launch_bounds__(kThreads)
   x.out = partial + part * (int64_t{x.m} * x.n);
   multiply_warp_tiles<kAligned>(x, tile);
 }
-
-__global__ void __launch_bounds__(kThreads)
-    add_parts_kernel(const float* partial, float* out, int64_t outputs, int parts) {
-  const int64_t own = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (own >= outputs) return;
-  float sum = 0;
-#pragma unroll 4
-  for (int part = 0; part < parts; ++part) sum += partial[part * outputs + own];
-  out[own] = sum;
-}
 // [split_k]
 
 static_assert(kWarpStages * sizeof(WarpSlice) <= kWarpTilesKb << 10);
@@ -168,9 +159,7 @@ cudaError_t split_k(const LadderProblem& p, Workspace& workspace, cudaStream_t s
       {static_cast<unsigned>(tiles * parts), kThreads, kWarpStages * sizeof(WarpSlice)}, stream,
       matrices_of<float>(p), partial, part_k, tiles);
   if (error != cudaSuccess) return error;
-  return launch_kernel(add_parts_kernel,
-                       {static_cast<unsigned>(ceil_div<int64_t>(outputs, kThreads)), kThreads},
-                       stream, partial, static_cast<float*>(p.out), outputs, parts);
+  return add_parts(partial, static_cast<float*>(p.out), outputs, parts, stream);
 }
 
 }  // namespace gpuopt::matmul

@@ -6,10 +6,8 @@
 #include "common/async_chunk.cuh"
 #include "common/launch.cuh"
 #include "common/vec.cuh"
+#include "matmul/device/matmul_tile.cuh"
 #include "matmul/ladder/matmul_ladder_steps.h"
-
-// Dynamic shared memory. Swizzles of tensor maps repeat after 1024 bytes.
-extern __shared__ __align__(1024) uint4 matmul_memory[];
 
 namespace gpuopt::matmul {
 
@@ -42,16 +40,6 @@ inline bool is_aligned(const void* matrix, int64_t pitch, DType dtype) {
 
 inline unsigned tiles_of(const LadderProblem& p, int rows, int columns) {
   return static_cast<unsigned>(int64_t{ceil_div(p.m, rows)} * ceil_div(p.n, columns));
-}
-
-// The first output of a tile. Tiles are in the order of rows.
-struct Tile {
-  int row, column;
-};
-template <int kRows, int kColumns>
-__device__ __forceinline__ Tile tile_of(int index, int n) {
-  const int across = (n + kColumns - 1) / kColumns;
-  return {index / across * kRows, index % across * kColumns};
 }
 
 // Indices of a thread's rows or columns: `count` of them, in groups of neighbours that lie `step`
