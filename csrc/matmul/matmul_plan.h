@@ -18,24 +18,23 @@ namespace gpuopt::matmul {
 constexpr double kSliceTime = 1.22, kTileTime = 4, kLaunchTime = 3;    // us
 constexpr double kCublasRate = 51e6, kCublasTime = 4, kMemoryRate = 3e6;  // MACs x 2, us, bytes
 
-// Whether bulk copies can read the matrices: one stride is 1, and everything else begins at
-// multiples of 16 bytes.
-inline bool is_readable(const Operand& x, int64_t rows, int64_t columns) {
-  constexpr int64_t kVec = 4, kMostBytes = int64_t{1} << 40;
-  const auto fits = [](int64_t stride) {
-    return stride > 0 && stride % kVec == 0 && stride < kMostBytes / 4;
-  };
-  const bool in_rows = (columns == 1 || x.column_stride == 1) && (rows == 1 || fits(x.row_stride));
-  const bool in_columns =
-      (rows == 1 || x.row_stride == 1) && (columns == 1 || fits(x.column_stride));
-  return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && (in_rows || in_columns) &&
-         (x.batch_stride == 0 || fits(x.batch_stride));
+// Whether rows or matrices so many elements apart begin at multiples of 16 bytes. Bulk copies have
+// 40 bits for the distance in bytes.
+constexpr bool is_pitch(int64_t stride) {
+  return stride > 0 && stride % 4 == 0 && stride < int64_t{1} << 38;
 }
 
-// Whether the values of a row are neighbours. Otherwise those of a column are.
+// Whether the values of a row are neighbours, and rows fit bulk copies.
 inline bool has_rows(const Operand& x, int64_t rows, int64_t columns) {
-  return (columns == 1 || x.column_stride == 1) &&
-         (rows == 1 || (x.row_stride > 0 && x.row_stride % 4 == 0));
+  return (columns == 1 || x.column_stride == 1) && (rows == 1 || is_pitch(x.row_stride));
+}
+
+// Whether bulk copies can read the matrices, by rows or by columns.
+inline bool is_readable(const Operand& x, int64_t rows, int64_t columns) {
+  const Operand transposed{x.data, x.column_stride, x.row_stride, x.batch_stride};
+  return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 &&
+         (has_rows(x, rows, columns) || has_rows(transposed, columns, rows)) &&
+         (x.batch_stride == 0 || is_pitch(x.batch_stride));
 }
 
 inline double bytes_of(const Problem& p) {
