@@ -87,8 +87,8 @@ __device__ __forceinline__ void copy_box(void* shared, const TensorMap& map, int
 #endif
 }
 
-// As copy_box() of a single matrix, to the same position of all blocks of the cluster in the mask. Each block's own barrier
-// counts the bytes. This needs sm_90a: elsewhere it may be slow.
+// As copy_box() of a single matrix, to the same position of all blocks of the cluster in the mask.
+// Each block's own barrier counts the bytes. This needs sm_90a: elsewhere it may be slow.
 __device__ __forceinline__ void copy_box_to_blocks(void* shared, const TensorMap& map, int row,
                                                    int column, Barrier* full, uint16_t blocks) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -15,7 +15,7 @@ namespace gpuopt::matmul {
 // Times of an H200 (benchmarks/results/nvidia-h200/ladder/matmul.json): three_tf32_wgmma takes
 // 1250 us for 4096^3, which is 8 tiles of 128 slices for each SM, and torch.mm 2760 us. The times
 // of a tile and of a launch, and the rate of memory, are estimates.
-constexpr double kSliceTime = 1.22, kTileTime = 4, kLaunchTime = 3;    // us
+constexpr double kSliceTime = 1.22, kTileTime = 4, kLaunchTime = 3;       // us
 constexpr double kCublasRate = 51e6, kCublasTime = 4, kMemoryRate = 3e6;  // MACs x 2, us, bytes
 
 // Whether rows or matrices so many elements apart begin at multiples of 16 bytes. Bulk copies have

@@ -1,6 +1,6 @@
 // C entry points to the emulated products of matmul and to their plans, for test_matmul_kernels.py.
-#include "matmul/matmul_plan.h"
 #include "ladder_shim.h"
+#include "matmul/matmul_plan.h"
 
 using namespace gpuopt;
 using namespace gpuopt::matmul;

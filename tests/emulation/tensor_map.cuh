@@ -47,7 +47,8 @@ inline cudaError_t make_tensor_map(TensorMap& map, DType dtype, const void* matr
   const auto size = static_cast<int64_t>(size_of(dtype));
   const int64_t swizzled = swizzle == Swizzle::k128 ? 128 : 64;
   const bool fits = reinterpret_cast<uintptr_t>(matrix) % 16 == 0 && pitch * size % 16 == 0 &&
-                    pitch > 0 && batch.stride * size % 16 == 0 && box_rows <= 256 && box_columns <= 256 && rows > 0 && columns > 0 &&
+                    pitch > 0 && batch.stride * size % 16 == 0 && box_rows <= 256 &&
+                    box_columns <= 256 && rows > 0 && columns > 0 &&
                     (swizzle == Swizzle::kNone || box_columns * size == swizzled);
   if (!fits) return cudaErrorInvalidValue;
   map = {static_cast<char*>(const_cast<void*>(matrix)),

@@ -23,8 +23,11 @@ bool has_wgmma() {
   return devices.at(c10::cuda::current_device());
 }
 
-// The product in 3xTF32, or nothing if cuBLAS is faster.
-Tensor in_three_tf32(const Matmul& op) {
+// The product in 3xTF32 of float32 tensors. Undefined if cuBLAS is faster, or if this GPU has none.
+Tensor in_three_tf32(const MatmulOwn& op) {
+  if (op.self.numel() == 0 || op.other.numel() == 0) return {};
+  const c10::cuda::CUDAGuard guard(op.self.device());
+  if (!has_wgmma()) return {};
   const Lowered lowered = lower(op.self, op.other);
   const auto problem = problem_of(lowered.a, lowered.b);
   if (!problem.has_value()) return {};
@@ -47,15 +50,16 @@ Tensor matmul_cuda(const Matmul& op) {
   TORCH_CHECK_NOT_IMPLEMENTED(!at::isIntegralType(dtype, /*includeBool=*/true), name_of<Matmul>(),
                               " (CUDA) is not implemented for ", dtype,
                               ": expected input to be floating-point or complex");
-  const c10::cuda::CUDAGuard guard(op.self.device());
-  if (op.precision == "3xtf32" && dtype == at::kFloat && op.self.numel() > 0 &&
-      op.other.numel() > 0 && has_wgmma()) {
-    if (const Tensor result = in_three_tf32(op); result.defined()) return result;
+  if (op.precision == "3xtf32" && dtype == at::kFloat) {
+    if (const Tensor result = in_three_tf32({op.self, op.other}); result.defined()) return result;
   }
   return by_aten(op);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl<Matmul, matmul_cuda>(m); }
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
+  impl<Matmul, matmul_cuda>(m);
+  impl<MatmulOwn, in_three_tf32>(m);
+}
 
 }  // namespace
 }  // namespace gpuopt::matmul

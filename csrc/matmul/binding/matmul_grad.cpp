@@ -48,8 +48,8 @@ struct MatmulBackward : ProductNode {
     return reduced(of_columns, other_sizes_, -1);
   }
 
-  // Sums a gradient over broadcast dimensions. The gradient of a vector lacks dimension `dim`, which
-  // counts from 0 for rows and from -1 for columns.
+  // Sums a gradient over broadcast dimensions. The gradient of a vector lacks dimension `dim`,
+  // which counts from 0 for rows and from -1 for columns.
   static Tensor reduced(const Tensor& grad, const std::vector<SymInt>& sizes, int64_t dim) {
     if (sizes.size() > 1) return grad.sum_to_size_symint(sizes);
     std::vector<SymInt> matrix = sizes;

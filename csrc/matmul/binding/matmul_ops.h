@@ -14,4 +14,11 @@ struct Matmul {
   std::string_view precision;
 };
 
+// matmul in 3xTF32, for operands that were checked. Undefined if cuBLAS is faster.
+struct MatmulOwn {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema = "_matmul_own(Tensor self, Tensor other) -> Tensor";
+  const at::Tensor &self, &other;
+};
+
 }  // namespace gpuopt

@@ -31,8 +31,8 @@ inline Tensor batch_of(const Tensor& matrices, at::IntArrayRef batch) {
 inline Lowered lower(const Tensor& self, const Tensor& other) {
   const Tensor x = self.dim() == 1 ? self.unsqueeze(0) : self;
   const Tensor y = other.dim() == 1 ? other.unsqueeze(1) : other;
-  const at::DimVector batch = at::infer_size_dimvector(x.sizes().slice(0, x.dim() - 2),
-                                                       y.sizes().slice(0, y.dim() - 2));
+  const at::DimVector batch =
+      at::infer_size_dimvector(x.sizes().slice(0, x.dim() - 2), y.sizes().slice(0, y.dim() - 2));
   Lowered result{batch_of(x, batch), batch_of(y, batch), batch};
   if (self.dim() > 1) result.sizes.push_back(x.size(-2));
   if (other.dim() > 1) result.sizes.push_back(y.size(-1));

@@ -38,7 +38,7 @@ Tensor matmul_vmap(const Matmul& given) {
   if (!x.batch_dim.has_value() && !y.batch_dim.has_value()) {
     return level.wrap(product(x.value, y.value), std::nullopt);
   }
-  // Vectors become matrices. A dimension at the end leaves batch_dim as it is.
+  // Vectors become matrices. A new last dimension does not move batch_dim.
   const bool is_row = x.logical_dim() == 1, is_column = y.logical_dim() == 1;
   if (is_row) x.value = x.value.unsqueeze(-1);
   if (is_column) y.value = y.value.unsqueeze(-1);

@@ -31,17 +31,16 @@ __device__ __forceinline__ int fragment_column() { return static_cast<int>(threa
 
 // Stores the outputs of a warp, whose tile begins at `row` and `column`.
 template <typename T, int kRows, int kColumns>
-__device__ __forceinline__ void store_fragments(const float (&sums)[kRows][kColumns][4],
-                                                T* out, int m, int n, int row, int column) {
+__device__ __forceinline__ void store_fragments(const float (&sums)[kRows][kColumns][4], T* out,
+                                                int m, int n, int row, int column) {
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
-        store_pair(out, m, n, row + 16 * i + fragment_row(half),
-                   column + 8 * j + fragment_column(), sums[i][j][2 * half],
-                   sums[i][j][2 * half + 1]);
+        store_pair(out, m, n, row + 16 * i + fragment_row(half), column + 8 * j + fragment_column(),
+                   sums[i][j][2 * half], sums[i][j][2 * half + 1]);
       }
     }
   }

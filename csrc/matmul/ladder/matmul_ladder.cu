@@ -22,9 +22,9 @@ cudaError_t three_tf32_wgmma(const LadderProblem& p, Workspace& workspace, cudaS
 cudaError_t ladder_matmul(int step, const LadderProblem& problem, Workspace& workspace,
                           cudaStream_t stream) {
   constexpr Launcher* kSteps[] = {
-      naive,      coalesced,   shared_tile, output_column,     output_block, vectors, double_buffer,
-      warp_tiles, bulk_copies, split_k,     three_tf32,        ldmatrix,     swizzled, wgmma,
-      producer_consumer, persistent, clusters, three_tf32_wgmma};
+      naive,         coalesced,  shared_tile,       output_column, output_block, vectors,
+      double_buffer, warp_tiles, bulk_copies,       split_k,       three_tf32,   ldmatrix,
+      swizzled,      wgmma,      producer_consumer, persistent,    clusters,     three_tf32_wgmma};
   static_assert(std::size(kSteps) + 1 == std::size(kLadder));
   if (step < 0 || step >= static_cast<int>(std::size(kSteps))) return cudaErrorInvalidValue;
   if (problem.m == 0 || problem.n == 0) return cudaSuccess;

@@ -86,7 +86,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int row = threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
   OutputBlock<kOwn, kOwn> block;
   SliceCopies<Own, kAligned> copies(x, tile);
-  pipeline<2>((x.k + Own::kSize - 1) / Own::kSize, [&](int, int stage) { copies.copy(stages[stage]); },
+  pipeline<2>((x.k + Own::kSize - 1) / Own::kSize,
+              [&](int, int stage) { copies.copy(stages[stage]); },
               [&](int stage) {
 #pragma unroll
                 for (int k = 0; k < Own::kSize; ++k) {

@@ -30,7 +30,7 @@ __global__ void coalesced_kernel(Floats x) {
 
 // [shared_tile]
 __global__ void shared_tile_kernel(Floats x) {
-  __shared__ alignas(16) float as[32][32], bs[32][32];  // as[row][k], bs[k][column]
+  __shared__ float as[32][32], bs[32][32];  // as[row][k], bs[k][column]
   const Tile tile = tile_of<32, 32>(blockIdx.x, x.n);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row = tile.row + warp, column = tile.column + lane;

@@ -85,8 +85,8 @@ struct OutputBlock {
   }
 
   // Stores the outputs, which begin at `row` and `column`. A vector needs its four sums in an
-  // aligned group of registers. The columns of B come in such groups, too, so a sum then lies in the
-  // same bank of registers as the value of B with which it meets.
+  // aligned group of registers. The columns of B come in such groups, too, so a sum then lies in
+  // the same bank of registers as the value of B with which it meets.
   template <bool kByVectors = false>
   __device__ __forceinline__ void store(float* out, int m, int n, int row, int column) const {
     const bool whole = kByVectors && n % 4 == 0;

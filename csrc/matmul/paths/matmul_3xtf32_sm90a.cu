@@ -224,16 +224,16 @@ template <bool kARows, bool kBRows>
 cudaError_t start(const Plan& plan, float* out, cudaStream_t stream) {
   const Problem& x = plan.problem;
   Maps maps;
-  cudaError_t error = make_map(maps.a, x.a, x.batch, x.m, x.k, kARows ? kTile : 32, 32,
-                               Swizzle::k128, kARows);
+  cudaError_t error =
+      make_map(maps.a, x.a, x.batch, x.m, x.k, kARows ? kTile : 32, 32, Swizzle::k128, kARows);
   if (error != cudaSuccess) return error;
-  error = make_map(maps.b, x.b, x.batch, x.k, x.n, kBRows ? kSlice : kTile,
-                   kBRows ? kTile : kSlice, kBRows ? Swizzle::kNone : Swizzle::k128, kBRows);
+  error = make_map(maps.b, x.b, x.batch, x.k, x.n, kBRows ? kSlice : kTile, kBRows ? kTile : kSlice,
+                   kBRows ? Swizzle::kNone : Swizzle::k128, kBRows);
   if (error != cudaSuccess) return error;
   const int tiles = ceil_div(x.m, kTile) * ceil_div(x.n, kTile);
   const auto blocks = static_cast<unsigned>(int64_t{tiles} * plan.parts * x.batch);
-  return launch_kernel(three_tf32_wgmma_kernel<kARows, kBRows>,
-                       {blocks, kThreads, sizeof(Memory)}, stream, maps, plan, out, tiles);
+  return launch_kernel(three_tf32_wgmma_kernel<kARows, kBRows>, {blocks, kThreads, sizeof(Memory)},
+                       stream, maps, plan, out, tiles);
 }
 
 }  // namespace
@@ -243,7 +243,8 @@ cudaError_t launch(const Plan& plan, Workspace& workspace, cudaStream_t stream) 
   const int64_t outputs = x.batch * x.m * x.n;
   const bool splits = plan.parts > 1;
   float* const out =
-      splits ? static_cast<float*>(workspace.allocate(plan.parts * outputs * sizeof(float))) : x.out;
+      splits ? static_cast<float*>(workspace.allocate(plan.parts * outputs * sizeof(float)))
+             : x.out;
   const bool a_rows = has_rows(x.a, x.m, x.k), b_rows = has_rows(x.b, x.k, x.n);
   const auto kernel = a_rows ? (b_rows ? start<true, true> : start<true, false>)
                              : (b_rows ? start<false, true> : start<false, false>);
