@@ -98,10 +98,26 @@ def _table(op: str, result: dict | None) -> str:
         "",
         plot_of(op),
     ]
+    if result.get("units"):
+        lines += [
+            "",
+            plots.mark(f"{op}-roofline.png", path_of(op), "the roofline of all steps"),
+            "",
+            *_units(result["units"]),
+        ]
     for row in result["rows"]:
         lines += ["", ladder_report.case(row), "", *ladder_report.table(row)]
         lines += ladder_report.counters_table(row, "README.md#counters")
     return "\n".join(lines)
+
+
+def _units(units: list[dict]) -> list[str]:
+    """The table of the rates of arithmetic units."""
+    return [
+        "| unit | TFLOP/s, from registers or shared memory | clock of an SM (GHz) |",
+        "|---|---:|---:|",
+        *(f"| {unit['unit']} | {unit['tflops']:g} | {unit['ghz']:.2f} |" for unit in units),
+    ]
 
 
 def _measured(number: int, name: str, result: dict) -> list[str]:
