@@ -22,10 +22,9 @@ from benchmarks.harness import command, machine, report
 from benchmarks.harness.room import Room, reason, run_room
 from benchmarks.harness.timer import DeviceTimer
 from benchmarks.ladder import cases as ladders
-from benchmarks.ladder import in_flight
+from benchmarks.ladder import in_flight, units
 from benchmarks.ladder import profile as ladder_profile
 from benchmarks.ladder import report as ladder_report
-from benchmarks.ladder import units
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

@@ -71,7 +71,9 @@ def _convolution(draw: random.Random) -> Product:
 
 def _decoding(draw: random.Random) -> Product:
     hidden = draw.choice(HIDDEN)
-    return Product("decoding", draw.choice((1, 2, 4, 8, 16, 32, 64)), hidden * draw.choice((1, 3, 4)), hidden, (False, True))
+    return Product(
+        "decoding", draw.choice((1, 2, 4, 8, 16, 32, 64)), hidden * draw.choice((1, 3, 4)), hidden, (False, True)
+    )
 
 
 def _gradient(draw: random.Random) -> Product:

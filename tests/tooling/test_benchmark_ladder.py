@@ -10,11 +10,10 @@ from benchmarks.harness.operands import Maker
 from benchmarks.harness.room import relative_error
 from benchmarks.harness.traffic import results
 from benchmarks.ladder import cases as ladders
-from benchmarks.ladder import in_flight
+from benchmarks.ladder import in_flight, units
 from benchmarks.ladder import measure as ladder
 from benchmarks.ladder import profile as ladder_profile
 from benchmarks.ladder import report as ladder_report
-from benchmarks.ladder import units
 from benchmarks.publish import ladders as ladder_docs
 from benchmarks.publish import pages, plots, show
 from torch_ops import ladder as public

@@ -5,9 +5,8 @@ from pathlib import Path
 from matplotlib import pyplot, ticker
 
 from benchmarks.harness import report
-from benchmarks.ladder import in_flight
+from benchmarks.ladder import in_flight, units
 from benchmarks.ladder import report as ladder_report
-from benchmarks.ladder import units
 from benchmarks.publish.plots import COLOURS
 
 GREY = "0.5"  # PyTorch's bars

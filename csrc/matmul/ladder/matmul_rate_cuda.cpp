@@ -30,9 +30,9 @@ Tensor unit_rate_cuda(const Tensor& self, std::string_view unit, int64_t iterati
                               " needs a GPU of compute capability 9.0");
   const Tensor out = at::zeros({3}, self.options().dtype(at::kLong));
   const Tensor sink = at::zeros({1}, self.options().dtype(at::kFloat));
-  check_launch(kOp, run_unit(own, static_cast<int>(iterations), out.mutable_data_ptr<int64_t>(),
-                             sink.mutable_data_ptr<float>(), sm_count(),
-                             c10::cuda::getCurrentCUDAStream()));
+  check_launch(
+      kOp, run_unit(own, static_cast<int>(iterations), out.mutable_data_ptr<int64_t>(),
+                    sink.mutable_data_ptr<float>(), sm_count(), c10::cuda::getCurrentCUDAStream()));
   out.select(0, 2).fill_(sm_count() * operations_of(own) * iterations);
   return out;
 }

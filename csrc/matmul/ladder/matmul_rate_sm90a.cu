@@ -1,10 +1,9 @@
 // The kernels of matmul_rate.h.
-#include "matmul/ladder/matmul_rate.h"
-
 #include "common/launch.cuh"
 #include "common/types.cuh"
 #include "common/wgmma.cuh"
 #include "matmul/device/matmul_tile.cuh"
+#include "matmul/ladder/matmul_rate.h"
 
 namespace gpuopt::matmul {
 namespace {
