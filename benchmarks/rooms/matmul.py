@@ -1,6 +1,6 @@
 """Cases of matmul: 300 products of models, drawn at random, in float32 and in bfloat16.
 
-The shapes are those of projections, attention, multilayer perceptrons, convolutions as products, decoding of few tokens, and their
+The shapes are from projections, attention, multilayer perceptrons, convolutions as products, decoding of few tokens, and their
 gradients. In float32 gpuopt computes in 3xTF32 where it expects to be faster than cuBLAS, and ATen's product is IEEE float32. Peers:
 
 - "ATen in TF32": the product that users get if they allow a relative error of 3e-4

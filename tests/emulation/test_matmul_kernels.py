@@ -52,7 +52,7 @@ def placed(memory: Memory, values: np.ndarray, in_rows: bool, pad: int) -> tuple
 
 
 def multiply(kernels, memories, a, b, layout=(True, True), pads=(0, 0), parts=1) -> np.ndarray:
-    """The product of two batches, one of which may be a single matrix. Checks that nothing else is written."""
+    """The product of two batches. One of them may be a single matrix. Checks that nothing else is written."""
     (_, m, k), n, batch = a.shape, b.shape[2], max(len(a), len(b))
     x, x_strides = placed(memories[0], a, layout[0], pads[0])
     y, y_strides = placed(memories[1], b, layout[1], pads[1])

@@ -44,7 +44,7 @@ inline constexpr LadderStep kLadder[] = {
      "multiplied. One barrier per slice is left. Outputs are stored one by one: a vector of them "
      "would tie sums to the bank of registers that the values of B lie in"},
     {"warp_tiles",
-     "a warp has a tile of 64 x 64, nearly square, so it reads fewer values for each product. "
+     "a warp has a tile of 64 x 64, nearly square, so it reads less for each product. "
      "Each thread has 8 x 16 outputs, and reads the values of the next k while it multiplies"},
     {"bulk_copies",
      "one thread copies whole tiles by tensor maps (cp.async.bulk.tensor), which also fill what "
