@@ -44,6 +44,8 @@ def _columns(title: str, rows: list[dict]) -> list[tuple[str, list[dict]]]:
 
 def names(result: dict, stem: str) -> list[str]:
     """The files of a result's plots. Their names begin with ``stem``, the name of the result."""
+    if ladder_report.is_ladder(result) and result.get("units"):
+        return [f"{stem}.png", f"{stem}-roofline.png"]
     if ladder_report.is_ladder(result) or result["room"] in ("models", "sweep", in_flight.OP):
         return [f"{stem}.png"]
     rows = [[row for row in result["rows"] if row["op"] == op] for op in dict.fromkeys(r["op"] for r in result["rows"])]
@@ -62,6 +64,8 @@ def draw(result: dict, folder: Path, stem: str) -> list[Path]:
     plots = {"models": models.plot, "sweep": problems.plot, in_flight.OP: ladders.plot_in_flight}
     plot = ladders.plot if ladder_report.is_ladder(result) else plots.get(result["room"])
     plot(result, paths[0]) if plot else rooms.plot(result, folder, stem)
+    if ladder_report.is_ladder(result) and result.get("units"):
+        ladders.plot_roofline(result, paths[1])
     return paths
 
 
