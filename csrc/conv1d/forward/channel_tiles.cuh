@@ -169,24 +169,15 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
   }
 }
 
-template <typename T>
-cudaError_t launch(const ChannelTilesPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    if constexpr (sizeof(T) == 4) {
-      return start(channel_slides_kernel<T>);
-    } else {
-      return plan.vecs == 1   ? start(channel_tiles_kernel<T, 1>)
-             : plan.vecs == 3 ? start(channel_tiles_kernel<T, 3>)
-                              : start(channel_tiles_kernel<T, 5>);
-    }
-  }
+template <Half T>
+auto kernel_of(const ChannelTilesPlan& plan) {
+  return plan.vecs == 1   ? channel_tiles_kernel<T, 1>
+         : plan.vecs == 3 ? channel_tiles_kernel<T, 3>
+                          : channel_tiles_kernel<T, 5>;
+}
+template <Single T>
+auto kernel_of(const ChannelTilesPlan&) {
+  return channel_slides_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -157,21 +157,10 @@ __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, 
   }
 }
 
-template <typename T>
-cudaError_t launch(const DirectPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) != 2) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    if (plan.tiles == 1) {
-      return plan.far ? start(direct_kernel<T, 1, true>) : start(direct_kernel<T, 1, false>);
-    }
-    return plan.far ? start(direct_kernel<T, 2, true>) : start(direct_kernel<T, 2, false>);
-  }
+template <Half T>
+auto kernel_of(const DirectPlan& plan) {
+  if (plan.tiles == 1) return plan.far ? direct_kernel<T, 1, true> : direct_kernel<T, 1, false>;
+  return plan.far ? direct_kernel<T, 2, true> : direct_kernel<T, 2, false>;
 }
 
 }  // namespace gpuopt::conv1d

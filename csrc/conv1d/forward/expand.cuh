@@ -140,33 +140,14 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
   }
 }
 
-template <typename T>
-cudaError_t launch(const ExpandPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) != 4) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    switch (plan.products) {
-      case 4:
-        return start(expand_kernel<T, 4>);
-      case 6:
-        return start(expand_kernel<T, 6>);
-      case 8:
-        return start(expand_kernel<T, 8>);
-      case 10:
-        return start(expand_kernel<T, 10>);
-      case 12:
-        return start(expand_kernel<T, 12>);
-      case 16:
-        return start(expand_kernel<T, 16>);
-      default:
-        return cudaErrorInvalidValue;
-    }
-  }
+template <Single T>
+auto kernel_of(const ExpandPlan& plan) {
+  return plan.products == 4    ? expand_kernel<T, 4>
+         : plan.products == 6  ? expand_kernel<T, 6>
+         : plan.products == 8  ? expand_kernel<T, 8>
+         : plan.products == 10 ? expand_kernel<T, 10>
+         : plan.products == 12 ? expand_kernel<T, 12>
+                               : expand_kernel<T, 16>;
 }
 
 }  // namespace gpuopt::conv1d

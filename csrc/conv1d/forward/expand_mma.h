@@ -8,8 +8,7 @@ namespace gpuopt::conv1d {
 
 constexpr int kExpandMmaParts = 2;  // parts of 32 positions that a warp computes at once
 
-struct ExpandMmaArgs {
-  ExpandArgs base;
+struct ExpandMmaArgs : ExpandArgs {
   uint32_t iterations;  // iterations of a warp over positions
 };
 
@@ -54,13 +53,13 @@ inline std::optional<ExpandMmaPlan> ExpandMmaPlan::make(const Problem& p, const 
   if (bytes > kSharedBytes) return {};
   const int64_t blocks = channels.share(device, others * tiles_of(iterations), 16);
   plan.launch = launch_shape(blocks, kChunkThreads, bytes);
-  plan.args.base = expand_args(p, channels, tiles_of(iterations), vecs_of(iterations));
+  plan.args = {expand_args(p, channels, tiles_of(iterations), vecs_of(iterations))};
   plan.args.iterations = static_cast<uint32_t>(iterations);
   return plan;
 }
 
 inline Terms ExpandMmaPlan::terms(const Problem&, const Device& device) const {
-  const double products = args.base.block_channels * steps / 4.0;
+  const double products = args.block_channels * steps / 4.0;
   const int resident =
       static_cast<int>(std::clamp<size_t>((227 << 10) / (launch.shared_bytes + 1024), 1, 8));
   // Terms: inputs, mma in waves, mma per SM.

@@ -145,13 +145,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T>
-cudaError_t launch(const GeneralPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.to = to;
+auto kernel_of(const GeneralPlan& plan) {
   constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // if a thread has several
-  return launch_kernel(
-      plan.channels == 4 ? general_kernel<T, kChannels, 4> : general_kernel<T, 1, 4>, plan.launch,
-      stream, args);
+  return plan.channels == 4 ? general_kernel<T, kChannels, 4> : general_kernel<T, 1, 4>;
 }
 
 }  // namespace gpuopt::conv1d

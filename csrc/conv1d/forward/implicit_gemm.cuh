@@ -291,31 +291,18 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   }
 }
 
-template <typename T>
-cudaError_t launch(const ImplicitGemmPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.to = to;
-  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else if constexpr (sizeof(T) == 4) {
-    return plan.rows == 2   ? start(implicit_gemm_lanes_kernel<T, 2>)
-           : plan.rows == 4 ? start(implicit_gemm_lanes_kernel<T, 4>)
-                            : start(implicit_gemm_lanes_kernel<T, 8>);
-  } else {
-    switch (plan.rows) {
-      case 1:
-        return start(implicit_gemm_kernel<T, 1>);
-      case 2:
-        return start(implicit_gemm_kernel<T, 2>);
-      case 3:
-        return start(implicit_gemm_kernel<T, 3>);
-      case 4:
-        return start(implicit_gemm_kernel<T, 4>);
-      default:
-        return cudaErrorInvalidValue;
-    }
-  }
+template <Half T>
+auto kernel_of(const ImplicitGemmPlan& plan) {
+  return plan.rows == 1   ? implicit_gemm_kernel<T, 1>
+         : plan.rows == 2 ? implicit_gemm_kernel<T, 2>
+         : plan.rows == 3 ? implicit_gemm_kernel<T, 3>
+                          : implicit_gemm_kernel<T, 4>;
+}
+template <Single T>
+auto kernel_of(const ImplicitGemmPlan& plan) {
+  return plan.rows == 2   ? implicit_gemm_lanes_kernel<T, 2>
+         : plan.rows == 4 ? implicit_gemm_lanes_kernel<T, 4>
+                          : implicit_gemm_lanes_kernel<T, 8>;
 }
 
 }  // namespace gpuopt::conv1d

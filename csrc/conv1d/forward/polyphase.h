@@ -16,19 +16,18 @@ enum class Cut : uint8_t {
   kOutputs,  // the dilation decomposes outputs and input into phases
 };
 
-struct PolyphaseArgs {
-  // In `chunk`, warp_tiles is the number of outputs per warp, and warp_vecs the number of vectors
-  // of an input channel and its taps.
-  ChunkArgs chunk;
-  int32_t gap;  // distance between the values of a row that are read
+// warp_tiles is the number of outputs per warp, and warp_vecs the number of vectors of an input
+// channel and its taps.
+struct PolyphaseArgs : ChunkArgs {
+  uint32_t phase_taps_pitch;  // distance in values between the taps of two phases
+  int32_t gap;                // distance between the values of a row that are read
   FastDiv phases;
   // Vectors per phase with even indices, which is also the number with odd indices.
   uint32_t phase_pitch;
   // Segments per warp, or per phase if the outputs have phases.
   uint32_t phase_segments;
-  int32_t values;       // values read per row
-  uint32_t stages;      // input channels in shared memory at once: two, or all
-  uint32_t taps_pitch;  // distance in values between the taps of two phases
+  int32_t values;   // values read per row
+  uint32_t stages;  // input channels in shared memory at once: two, or all
 };
 
 // Stride and dilation, divided by their greatest common divisor `gap`. Only every `gap`th value of
@@ -127,10 +126,9 @@ inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const 
   chunk.warp_vecs = shape.warp_vecs;
   chunk.row_warps = shape.row_warps;
   chunk.warps = warps;
-  chunk.taps_pitch = shape.taps_pitch;
   PolyphaseArgs& args = plan.args;
-  args.chunk = chunk_args(p, chunk);
-  args.chunk.step = static_cast<int32_t>(p.stride);
+  args = {chunk_args(p, chunk)};
+  args.step = static_cast<int32_t>(p.stride);
   args.gap = static_cast<int32_t>(cuts.gap);
   args.phases = divide_by(shape.phases);
   args.phase_pitch = static_cast<uint32_t>(shape.phase_pitch);
@@ -138,13 +136,13 @@ inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const 
   args.phase_segments = static_cast<uint32_t>(shape.phase_segments);
   args.values =
       static_cast<int32_t>((shape.outputs - 1) * cuts.step + (p.taps - 1) * cuts.dilation + 1);
-  args.taps_pitch = static_cast<uint32_t>(shape.taps_pitch);
+  args.phase_taps_pitch = static_cast<uint32_t>(shape.taps_pitch);
   return plan;
 }
 
 inline Terms PolyphasePlan::terms(const Problem& p, const Device& device) const {
   const Cuts cuts(p);
-  const double fill = fill_of(args.chunk, device);
+  const double fill = fill_of(args, device);
   const auto channels = static_cast<double>(p.from.channels);
   const double macs = channels * (wide ? 2 : 1) * kSegmentOutputs *
                       static_cast<double>(ceil_div(p.taps, cuts.step) * cuts.step) / 4;

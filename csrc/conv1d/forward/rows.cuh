@@ -99,20 +99,11 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
   store_values<T, P>(to, begin, args.to_size, sums);
 }
 
-template <typename T>
-cudaError_t launch(const RowsPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    return plan.taps == Taps::kDilated   ? start(rows_kernel<T, Taps::kDilated>)
-           : plan.taps == Taps::kSliding ? start(rows_kernel<T, Taps::kSliding>)
-                                         : start(rows_kernel<T, Taps::kOneStep>);
-  }
+template <UpToSingle T>
+auto kernel_of(const RowsPlan& plan) {
+  return plan.taps == Taps::kDilated   ? rows_kernel<T, Taps::kDilated>
+         : plan.taps == Taps::kSliding ? rows_kernel<T, Taps::kSliding>
+                                       : rows_kernel<T, Taps::kOneStep>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -262,15 +262,9 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   }
 }
 
-template <typename T>
-cudaError_t launch(const ToeplitzPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) != 2) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    return launch_kernel(toeplitz_kernel<T>, plan.launch, stream, args);
-  }
+template <Half T>
+auto kernel_of(const ToeplitzPlan&) {
+  return toeplitz_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -177,27 +177,18 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
   }
 }
 
-template <typename T>
-cudaError_t launch(const Col2imPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    if constexpr (sizeof(T) == 2) {
-      if (plan.matrices) {
-        return plan.products == 16   ? start(col2im_kernel<T, Col2imMatrices<T, 1>>)
-               : plan.products == 32 ? start(col2im_kernel<T, Col2imMatrices<T, 2>>)
-                                     : start(col2im_kernel<T, Col2imMatrices<T, 4>>);
-      }
+template <UpToSingle T>
+auto kernel_of(const Col2imPlan& plan) {
+  if constexpr (sizeof(T) == 2) {
+    if (plan.matrices) {
+      return plan.products == 16   ? col2im_kernel<T, Col2imMatrices<T, 1>>
+             : plan.products == 32 ? col2im_kernel<T, Col2imMatrices<T, 2>>
+                                   : col2im_kernel<T, Col2imMatrices<T, 4>>;
     }
-    return plan.products == 8    ? start(col2im_kernel<T, Col2imLanes<T, 8>>)
-           : plan.products == 16 ? start(col2im_kernel<T, Col2imLanes<T, 16>>)
-                                 : start(col2im_kernel<T, Col2imLanes<T, 32>>);
   }
+  return plan.products == 8    ? col2im_kernel<T, Col2imLanes<T, 8>>
+         : plan.products == 16 ? col2im_kernel<T, Col2imLanes<T, 16>>
+                               : col2im_kernel<T, Col2imLanes<T, 32>>;
 }
 
 }  // namespace gpuopt::conv1d

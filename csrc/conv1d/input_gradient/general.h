@@ -6,16 +6,15 @@
 
 namespace gpuopt::conv1d {
 
-struct GeneralGradientArgs {
-  GeneralArgs base;
+struct GeneralGradientArgs : GeneralArgs {
   // Taps k and k + tap_cycle meet the same positions of the input, at gradient positions that are
   // position_step apart.
   int64_t tap_cycle, position_step, first_taps;
   int64_t dilation_steps, dilation_rest;  // `dilation = dilation_steps * step + dilation_rest`
   // The members below are set only if 32 bits hold positions.
-  FastDiv step, common, cycle;  // common is `gcd(step, dilation)`
-  uint32_t inverse = 0;         // of `dilation / common` modulo `step / common`
-  int32_t lead_steps = 0;       // strides that make positions before a row non-negative
+  FastDiv step_div, common, cycle;  // common is `gcd(step, dilation)`
+  uint32_t inverse = 0;             // of `dilation / common` modulo `step / common`
+  int32_t lead_steps = 0;           // strides that make positions before a row non-negative
 };
 
 struct GeneralGradientPlan {
@@ -56,7 +55,7 @@ inline std::optional<GeneralGradientPlan> GeneralGradientPlan::make(const Proble
   plan.channels = base->channels;
   plan.positions = base->positions;
   GeneralGradientArgs& args = plan.args;
-  args.base = base->args;
+  args = {base->args};
   const int64_t common = std::gcd(p.stride, p.dilation);
   args.tap_cycle = p.stride / common;
   args.first_taps = std::min(p.taps, args.tap_cycle);
@@ -66,7 +65,7 @@ inline std::optional<GeneralGradientPlan> GeneralGradientPlan::make(const Proble
   // The product of two numbers below tap_cycle fits into 31 bits.
   plan.narrow = strides_in_32_bits(forward) && args.tap_cycle <= 1 << 15;
   if (plan.narrow) {
-    args.step = divide_by(p.stride);
+    args.step_div = divide_by(p.stride);
     args.common = divide_by(common);
     args.cycle = divide_by(args.tap_cycle);
     args.inverse = static_cast<uint32_t>(inverse_of(args.position_step, args.tap_cycle));

@@ -8,19 +8,19 @@ namespace gpuopt::conv1d {
 
 constexpr int kStridedGradientPositions = 4;  // per thread at once
 
-struct StridedGradientArgs {
-  ChunkArgs base;  // `from` is the gradient, `to` the input's gradient
-  FastDiv step, width;
+// `from` is the gradient, `to` the input's gradient.
+struct StridedGradientArgs : ChunkArgs {
   int32_t lead_steps;  // strides that make positions before a row non-negative
-  int32_t dilation, tap_cycle, position_step;
+  FastDiv step_div, width;
+  int32_t tap_cycle, position_step;
   // A warp computes `width` of the first taps side by side, with `rows` positions each.
   int32_t first_taps, rows;
 
   // The first multiple of the stride from `position` on, divided by the stride.
   GPUOPT_HOST_DEVICE int32_t steps_to(int32_t position) const {
-    const auto size = static_cast<int32_t>(step.divisor);
+    const auto size = static_cast<int32_t>(step_div.divisor);
     return static_cast<int32_t>(
-               step.div(static_cast<uint32_t>(position + (lead_steps + 1) * size - 1))) -
+               step_div.div(static_cast<uint32_t>(position + (lead_steps + 1) * size - 1))) -
            lead_steps;
   }
 };
@@ -74,12 +74,10 @@ inline std::optional<StridedGradientPlan> StridedGradientPlan::make(const Proble
   plan.launch = chunks->launch;
   plan.one_tap = p.from.channels == 1 && p.taps <= cycle;
   StridedGradientArgs& args = plan.args;
-  args.base = chunks->args;
-  args.base.step = static_cast<int32_t>(p.stride);
-  args.step = divide_by(p.stride);
+  args = {chunks->args};
+  args.step_div = divide_by(p.stride);
   args.width = divide_by(width);
   args.lead_steps = lead_steps(p);
-  args.dilation = static_cast<int32_t>(p.dilation);
   args.tap_cycle = static_cast<int32_t>(cycle);
   args.position_step = static_cast<int32_t>(p.dilation / std::gcd(p.stride, p.dilation));
   args.first_taps = static_cast<int32_t>(first_taps);
@@ -88,7 +86,7 @@ inline std::optional<StridedGradientPlan> StridedGradientPlan::make(const Proble
 }
 
 inline Terms StridedGradientPlan::terms(const Problem& forward, const Device& device) const {
-  const int64_t outputs = args.base.warp_tiles * 32 * (kAccessBytes / item_of(forward));
+  const int64_t outputs = args.warp_tiles * 32 * (kAccessBytes / item_of(forward));
   const int64_t width = args.width.divisor;
   const int64_t iterations =
       ceil_div(ceil_div(outputs, forward.stride), 32 / width * kStridedGradientPositions);
@@ -97,7 +95,7 @@ inline Terms StridedGradientPlan::terms(const Problem& forward, const Device& de
   const auto first = static_cast<double>(ceil_div<int64_t>(args.first_taps, width));
   const double cycles = static_cast<double>(ceil_div<int64_t>(forward.taps, args.tap_cycle));
   const double more = 4 * in * first * static_cast<double>(iterations) * cycles;
-  const double fill = fill_of(args.base, device);
+  const double fill = fill_of(args, device);
   // Terms: channels per SM, first taps per thread, multiply-adds per SM, taps, multiply-adds.
   return {in * fill, in * first * static_cast<double>(2 * iterations + 1), more * fill, in * taps,
           more};

@@ -12,8 +12,7 @@ constexpr int64_t kFewestPartPositions = 16, kMostPartPositions = 128;
 // Blocks per SM, limited by registers.
 constexpr int weight_vec_blocks(int64_t item, int taps) { return item == 2 && taps == 8 ? 3 : 4; }
 
-struct WeightChannelsLastArgs {
-  WeightArgs base;
+struct WeightChannelsLastArgs : WeightArgs {
   uint32_t vecs;  // of all channels
   // 2^width_shift threads with vectors side by side form a row of threads. A block has several
   // rows.
@@ -54,7 +53,7 @@ struct WeightChannelsLastPlan {
     const int64_t splits = splits_of(all, tiles, ceil_div(parts, rows));
     if (parts >= kFar || !fits_grid(tiles * splits)) return {};
     plan.launch = launch_shape(tiles * splits, kChunkThreads);
-    plan.args.base = weight_args(p, splits, 1, tiles);
+    plan.args = {weight_args(p, splits, 1, tiles)};
     plan.args.vecs = static_cast<uint32_t>(vecs);
     plan.args.width_shift = shift_of(width);
     plan.args.parts = static_cast<uint32_t>(parts);
@@ -67,7 +66,7 @@ struct WeightChannelsLastPlan {
 inline Terms WeightChannelsLastPlan::terms(const Problem&, const Device& device) const {
   // Terms: second launch, taps per SM, positions per SM.
   const double parts = static_cast<double>(args.vecs) * args.parts;
-  return {args.base.partial ? 1.0 : 0.0, taps * fill_of(launch, device),
+  return {args.partial ? 1.0 : 0.0, taps * fill_of(launch, device),
           parts * args.part_positions / device.sms / 1e4};
 }
 

@@ -17,8 +17,7 @@ constexpr int64_t kChunkSums = 24;  // warps per SM, limited by registers
 // different banks.
 constexpr int kScratchPitch = 9;
 
-struct WeightChunkArgs {
-  WeightArgs base;
+struct WeightChunkArgs : WeightArgs {
   uint32_t chunks;       // chunks of all rows, over which warps loop
   uint32_t chunk_tiles;  // tiles of Sums::kTile positions per chunk
   uint32_t input_vecs;   // input vectors per chunk
@@ -77,7 +76,7 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
   WeightChunksPlan plan;
   plan.launch = launch_shape(pairs * splits, static_cast<int>(32 * warps), warps * warp_bytes);
   plan.products = static_cast<int>(products);
-  plan.args.base = weight_args(p, splits, tap_parts);
+  plan.args = {weight_args(p, splits, tap_parts)};
   plan.args.chunks = static_cast<uint32_t>(chunks);
   plan.args.chunk_tiles = static_cast<uint32_t>(chunk_tiles);
   plan.args.input_vecs = static_cast<uint32_t>(input_vecs);
@@ -88,11 +87,11 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
 
 inline Terms WeightChunksPlan::terms(const Problem&, const Device& device) const {
   const double warps = launch.threads / 32;
-  const double chunks = std::ceil(args.chunks / (args.base.splits.divisor * warps));
+  const double chunks = std::ceil(args.chunks / (args.splits.divisor * warps));
   const double tiles = chunks * args.chunk_tiles, per_sm = warps * blocks_per_sm(launch, device);
   // Terms: second launch, taps per thread, chunks per SM, taps per SM, tiles per warp.
-  return {args.base.partial ? 1.0 : 0.0, tiles * products, chunks * per_sm,
-          tiles * products * per_sm, tiles};
+  return {args.partial ? 1.0 : 0.0, tiles * products, chunks * per_sm, tiles * products * per_sm,
+          tiles};
 }
 
 }  // namespace gpuopt::conv1d

@@ -16,12 +16,11 @@ constexpr int im2col_steps(int rows) { return rows == 1 ? 4 : 1; }
 template <int kRows>
 constexpr int kIm2colSteps = im2col_steps(kRows);
 
-struct Im2colArgs {
-  // tap_parts splits the products. out_parts splits the channels that are aligned alike.
-  WeightArgs base;
+// tap_parts splits the products. out_parts splits the channels that are aligned alike.
+struct Im2colArgs : WeightArgs {
   uint32_t products;
   uint32_t units;  // quads of all rows of a channel; in f32, tiles
-  FastDiv row_units, cycle, taps;
+  FastDiv row_units, cycle, taps_div;
   // Only in f32. A tile has tile_positions positions of tile_images rows.
   PhasedRows phases;
   FastDiv tile_positions;
@@ -77,12 +76,12 @@ inline std::optional<Im2colPlan> Im2colPlan::make_matrices(const Problem& p, con
       splits_of(int64_t{device.sms} * im2col_blocks(true), blocks, units / block_units);
   if (!fits_grid(blocks * splits)) return {};
   plan.launch = launch_shape(blocks * splits, kThreads);
-  plan.args.base = weight_args(p, splits, tap_parts, tiles);
+  plan.args = {weight_args(p, splits, tap_parts, tiles)};
   plan.args.products = static_cast<uint32_t>(products);
   plan.args.units = static_cast<uint32_t>(units);
   plan.args.row_units = divide_by(row_units);
   plan.args.cycle = divide_by(cycle);
-  plan.args.taps = divide_by(p.taps);
+  plan.args.taps_div = divide_by(p.taps);
   return plan;
 }
 
@@ -125,13 +124,13 @@ inline std::optional<Im2colPlan> Im2colPlan::make_lanes(const Problem& p, const 
   const int64_t splits = splits_of(resident, blocks, tile.units);
   if (!fits_grid(blocks * splits)) return {};
   plan.launch = launch_shape(blocks * splits, static_cast<int>(32 * warps), tile.bytes);
-  plan.args.base = weight_args(p, splits, tap_parts, out_parts);
-  plan.args.base.step = phase_stride(p);
+  plan.args = {weight_args(p, splits, tap_parts, out_parts)};
+  plan.args.step = phase_stride(p);
   plan.args.products = static_cast<uint32_t>(products);
   plan.args.units = static_cast<uint32_t>(tile.units);
   plan.args.row_units = divide_by(ceil_div(p.to.size, tile.positions));
   plan.args.cycle = divide_by(1);
-  plan.args.taps = divide_by(p.taps);
+  plan.args.taps_div = divide_by(p.taps);
   plan.args.tile_positions = divide_by(tile.positions);
   plan.args.phases = phased_rows(p, tile.positions);
   plan.args.product_warps = divide_by(product_warps);
@@ -141,7 +140,7 @@ inline std::optional<Im2colPlan> Im2colPlan::make_lanes(const Problem& p, const 
 
 inline Terms Im2colPlan::terms(const Problem& p, const Device& device) const {
   const double per_sm = blocks_per_sm(launch, device), own = products * channels / 100.0;
-  const double splits = args.base.splits.divisor, second = args.base.partial ? 1.0 : 0.0;
+  const double splits = args.splits.divisor, second = args.partial ? 1.0 : 0.0;
   if (!is_half(p)) {
     const double tile = std::ceil(args.tile_images * args.tile_positions.divisor / 32.0);
     const double tiles = std::ceil(args.units / splits), warps = launch.threads / 32;

@@ -15,7 +15,7 @@ constexpr int kWeightOutputs = 32 / sizeof(T);
 // the input while it multiplies the previous tile. Each tap has its own window of inputs.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 3)
-    weight_rows_kernel(const __grid_constant__ WeightArgs args) {
+    weight_rows_kernel(const __grid_constant__ WeightRowsArgs args) {
   using C = compute_t<T>;
   constexpr int N = kVecSize<T>, P = kWeightOutputs<T>;
   constexpr int kTaps = kRowsTaps;
@@ -139,15 +139,9 @@ __global__ void __launch_bounds__(kThreads, 3)
   });
 }
 
-template <typename T>
-cudaError_t launch(const WeightRowsPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    return launch_kernel(weight_rows_kernel<T>, plan.launch, stream, args);
-  }
+template <UpToSingle T>
+auto kernel_of(const WeightRowsPlan&) {
+  return weight_rows_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

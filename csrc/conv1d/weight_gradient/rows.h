@@ -12,11 +12,18 @@ constexpr int kRowsTaps = 8;  // per block
 
 constexpr int64_t weight_outputs(int64_t item) { return 32 / item; }  // per thread
 
+struct WeightRowsArgs : WeightArgs {
+  FastDiv row_lanes;   // threads per row
+  uint32_t tiles;      // of all rows
+  uint32_t tile_rows;  // rows per tile, at most
+  uint32_t halo_vecs;  // behind a row
+};
+
 struct WeightRowsPlan {
   static constexpr const char* kName = "weight_rows";
   static constexpr const Costs& kCosts = costs::kWeightRows;
   LaunchShape launch;
-  WeightArgs args;
+  WeightRowsArgs args;
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightRowsPlan> make(const Problem& p, const Device& device) {
@@ -41,7 +48,7 @@ struct WeightRowsPlan {
     const int64_t splits = splits_of(device.sms * kWeightBlocks, pairs, tiles / kWeightUnits);
     if (!fits_grid(pairs * splits)) return {};
     plan.launch = launch_shape(pairs * splits, kThreads, bytes);
-    plan.args = weight_args(p, splits, tap_parts);
+    plan.args = {weight_args(p, splits, tap_parts)};
     plan.args.tiles = static_cast<uint32_t>(tiles);
     plan.args.tile_rows = static_cast<uint32_t>(block_rows);
     plan.args.halo_vecs = static_cast<uint32_t>(halo_vecs);
