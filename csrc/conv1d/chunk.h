@@ -69,7 +69,7 @@ constexpr int64_t tile_outputs(int64_t item) {
 }
 
 // Taps that are multiplied per iteration along contiguous rows.
-constexpr int64_t row_taps(int64_t item) { return item == 8 ? 4 : 8; }
+GPUOPT_HOST_DEVICE constexpr int64_t row_taps(int64_t item) { return item == 8 ? 4 : 8; }
 
 inline int64_t whole_taps(const Problem& p) {
   const int64_t step = row_taps(item_of(p));

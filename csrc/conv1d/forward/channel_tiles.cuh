@@ -77,10 +77,7 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
     const uint32_t c = warp + 8 * i;
     uint4* const row = rows.row(c);
     const T* const own_taps = taps_of(i) + kTapsBefore;
-    float bias = 0;
-    if (args.bias != nullptr) {
-      bias = to_compute(static_cast<const T*>(args.bias)[(tile.channel + c) * args.bias_stride]);
-    }
+    const float bias = load_bias<T>(args, tile.channel + c);
     float sums[kVecs][4] = {};
     multiply_chunks<T, kVecs>(sums, row + lane % 16 * kVecs + lane / 16,
                               own_taps + 2 * (lane % 4) - static_cast<int32_t>(lane / 4),
@@ -154,12 +151,7 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
 
   // Store.
   if (!exists) return;
-  if (args.bias != nullptr) {
-    const float bias = static_cast<const T*>(args.bias)[channel * args.bias_stride];
-#pragma unroll
-    for (float& sum : sums) sum += bias;
-  }
-  activate<T>(sums, args.activation);
+  finish<T>(sums, args, load_bias<T>(args, channel));
   const int32_t position = begin + static_cast<int32_t>(warp) * kSlideSums;
   T* to = tile.to.at(position) + channel;
 #pragma unroll

@@ -63,8 +63,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
   const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
                         int64_t{group} * args.in_channels * args.from_channel;
   const auto ahead_of = [&](uint32_t c) {
-    return static_cast<int32_t>(
-        reinterpret_cast<uintptr_t>(from + c * args.from_channel + first_value) / sizeof(T) % N);
+    return offset_in_vec(from + c * args.from_channel + first_value);
   };
   const Rows<T> rows{args.first_vec, args.last_vec};
   // Load inputs.
@@ -121,11 +120,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
 #pragma unroll
       for (int j = 0; j < N; ++j) sums[j] = multiply_add(own[i], window[i][j], sums[j]);
     }
-    if (args.bias != nullptr) {
-#pragma unroll
-      for (int j = 0; j < N; ++j) sums[j] += own[kProducts];
-    }
-    activate<T>(sums, args.activation);
+    finish<T>(sums, args, own[kProducts]);
     if (whole) {
       store_whole(to, narrow<T, N>(sums));
     } else {

@@ -5,6 +5,7 @@
 //   w[m][(c, k)]            x  x[(c, k)][position]       =  y[m][position]
 #pragma once
 
+#include "conv1d/device/mma.cuh"
 #include "conv1d/forward/expand.cuh"
 #include "conv1d/forward/expand_mma.h"
 
@@ -14,7 +15,7 @@ namespace gpuopt::conv1d {
 template <int kSteps>
 __device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4* vecs) {
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) load_matrices<0>(a[s], vecs + 2 * s);
+  for (int s = 0; s < kSteps; ++s) load_fragment(a[s], vecs + 2 * s);
 }
 
 // An output has up to 16 * kSteps multiply-adds. Missing taps and inputs are 0.
@@ -55,8 +56,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
                         int64_t{group} * args.in_channels * args.from_channel;
   const auto ahead_of = [&](uint32_t c) {
-    return static_cast<int32_t>(reinterpret_cast<uintptr_t>(from + c * args.from_channel + first) /
-                                sizeof(T) % N);
+    return offset_in_vec(from + c * args.from_channel + first);
   };
   // Load inputs.
   const Rows<T> input_rows{args.first_vec, args.last_vec};

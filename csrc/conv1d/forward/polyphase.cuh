@@ -272,11 +272,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
 #pragma unroll
   for (int s = 0; s < kSegments; ++s) {
     // Store.
-    if (args.bias != nullptr) {
-#pragma unroll
-      for (int i = 0; i < kSegmentOutputs; ++i) sums[s][i] += bias;
-    }
-    activate<T>(sums[s], args.activation);
+    finish<T>(sums[s], args, bias);
     if (segment[s] >= args.phase_segments) continue;
     const auto apart = static_cast<int32_t>(kCut == Cut::kOutputs ? phases : 1);
     const int32_t position = chunk.begin +

@@ -28,7 +28,7 @@ __device__ __forceinline__ void multiply_chunks(float (&sums)[kVecs][4], const u
   uint32_t a[kVecs + 1][2];
   const auto load = [&](int i) {
     uint32_t both[4];
-    load_matrices<0>(both, first);
+    load_fragment(both, first);
     first += 2;
     a[i][0] = both[0];
     a[i][1] = both[1];
@@ -39,12 +39,11 @@ __device__ __forceinline__ void multiply_chunks(float (&sums)[kVecs][4], const u
   for (int i = 0; i < kVecs; i += 2) load(i);
 #pragma unroll 1
   for (uint32_t matrix = 0;;) {
-    const TapPairs<T> pairs = pairs_at(taps);
-    const uint32_t b[2] = {pairs.low, pairs.high};
+    const TapPairs pairs = pairs_at(taps);
 #pragma unroll
     for (int i = 0; i < kVecs; ++i) {
       const uint32_t own[4] = {a[i][0], a[i][1], a[i + 1][0], a[i + 1][1]};
-      multiply_add_matrices<T>(sums[i], own, b);
+      multiply_add_matrices<T>(sums[i], own, pairs.words);
     }
     if (++matrix == matrices) break;
     taps += 16;
@@ -129,17 +128,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 #pragma unroll
     for (uint32_t i = lane; i < kTile / N; i += 32) {
       const int32_t position = begin + static_cast<int32_t>(i) * N;
-      const auto values = vec_of<T>(own[i]);
-      if (position >= 0 && position <= args.to_size - N) {
-        store_whole(chunk.to + position, values);
-      } else {
-#pragma unroll
-        for (int j = 0; j < N; ++j) {
-          const bool exists =
-              static_cast<uint32_t>(position + j) < static_cast<uint32_t>(args.to_size);
-          if (exists) chunk.to[position + j] = values.values[j];
-        }
-      }
+      store_edge(chunk.to, position, args.to_size, vec_of<T>(own[i]));
     }
   }
 }

@@ -51,10 +51,8 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
   const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                           first_channel * args.weight_in;
   // Computed again for each value, for want of registers.
-  const auto bias_of = [&](uint32_t c) -> float {
-    if (args.bias == nullptr) return 0;
-    const int64_t channel = int64_t{group} * args.in_channels + first_channel + c;
-    return to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+  const auto bias_of = [&](uint32_t c) {
+    return load_bias<T>(args, int64_t{group} * args.in_channels + first_channel + c);
   };
   // Copies the taps of all splits' channels from `begin` on. Missing channels are 0.
   const auto stage = [&](uint32_t begin) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conv1d/device/launch.cuh"
+#include "conv1d/device/mma.cuh"
 #include "conv1d/device/rows.cuh"
 #include "conv1d/input_gradient/col2im.h"
 

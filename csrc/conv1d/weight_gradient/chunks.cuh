@@ -62,10 +62,8 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
     WeightChunk<T> chunk;
     chunk.grads = grad + image * args.grad_batch;
     chunk.from = from + image * args.from_batch;
-    chunk.begin = static_cast<int32_t>(part * grad_vecs * N) -
-                  static_cast<int32_t>(reinterpret_cast<uintptr_t>(chunk.grads) / sizeof(T) % N);
-    chunk.ahead = static_cast<int32_t>(
-        reinterpret_cast<uintptr_t>(chunk.from + chunk.begin + offset) / sizeof(T) % N);
+    chunk.begin = static_cast<int32_t>(part * grad_vecs * N) - offset_in_vec(chunk.grads);
+    chunk.ahead = offset_in_vec(chunk.from + chunk.begin + offset);
     return chunk;
   };
   const auto copy_row = [&](uint32_t stage, const Rows<T>& rows, uint4* to, const T* row,

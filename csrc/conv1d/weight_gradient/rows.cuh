@@ -59,8 +59,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     part.row = from + segment.row * args.from_batch;
     part.index = segment.index();
     part.lanes = static_cast<int32_t>(segment.lanes);
-    part.begin = static_cast<int32_t>(segment.lane) * P -
-                 static_cast<int32_t>(reinterpret_cast<uintptr_t>(part.grads) / sizeof(T) % N);
+    part.begin = static_cast<int32_t>(segment.lane) * P - offset_in_vec(part.grads);
     part.first = part.begin - part.index * P;
     part.vecs = grad_vecs + threadIdx.x * (P / N) + segment.block_row * args.halo_vecs;
     return part;
