@@ -71,33 +71,12 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
   }
   __syncthreads();
 
-  // Multiply. Outputs replace the inputs of their row.
+  // Multiply.
 #pragma unroll 1
   for (uint32_t i = 0; i < own_channels; ++i) {
     const uint32_t c = warp + 8 * i;
-    uint4* const row = rows.row(c);
-    const T* const own_taps = taps_of(i) + kTapsBefore;
-    const float bias = load_bias<T>(args, tile.channel + c);
-    float sums[kVecs][4] = {};
-    multiply_chunks<T, kVecs>(sums, row + lane % 16 * kVecs + lane / 16,
-                              own_taps + 2 * (lane % 4) - static_cast<int32_t>(lane / 4),
-                              args.matrices);
-    Vec<T, 2> rounded[2 * kVecs];
-    finish_sums(rounded, sums, args, bias, [&](uint32_t output) {
-      const T* const own =
-          reinterpret_cast<const T*>(row) + chunk_pair<kVecs>(output / 2) + output % 2;
-      float sum = 0;
-#pragma unroll 1
-      for (int32_t k = 0; k < args.taps; ++k) {
-        sum = multiply_add(to_compute(own[k]), to_compute(own_taps[k]), sum);
-      }
-      return sum;
-    });
-    __syncwarp();
-#pragma unroll
-    for (uint32_t p = 0; p < 2 * kVecs; ++p) {
-      store_vec(reinterpret_cast<T*>(row) + chunk_pair<kVecs>(p), rounded[p]);
-    }
+    convolve_chunks<T, kVecs>(rows.row(c), taps_of(i) + kTapsBefore, /*ahead=*/0, /*dilation=*/1,
+                              args.matrices, args, load_bias<T>(args, tile.channel + c));
   }
   __syncthreads();
 

@@ -56,11 +56,40 @@ __device__ __forceinline__ void multiply_chunks(float (&sums)[kVecs][4], const u
   }
 }
 
-// Position of pair `pair` of a thread's sums in the tile.
+// Position of pair `pair` of a thread's sums in its 16 chunks.
 template <int kVecs>
 __device__ __forceinline__ uint32_t chunk_pair(uint32_t pair) {
   const uint32_t lane = threadIdx.x % 32;
   return (lane / 4 + pair % 2 * 8) * kVecs * 8 + pair / 2 * 8 + lane % 4 * 2;
+}
+
+// Computes the outputs of 16 chunks. They replace the inputs in `row`, whose first tap lies `ahead`
+// values behind.
+template <typename T, int kVecs, typename Args>
+__device__ __forceinline__ void convolve_chunks(uint4* row, const T* taps, int32_t ahead,
+                                                int32_t dilation, uint32_t matrices,
+                                                const Args& args, float bias) {
+  const uint32_t lane = threadIdx.x % 32;
+  float sums[kVecs][4] = {};
+  multiply_chunks<T, kVecs>(sums, row + lane % 16 * kVecs + lane / 16,
+                            taps + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
+                            matrices);
+  Vec<T, 2> rounded[2 * kVecs];
+  finish_sums(rounded, sums, args, bias, [&](uint32_t output) {
+    const T* const input =
+        reinterpret_cast<const T*>(row) + ahead + chunk_pair<kVecs>(output / 2) + output % 2;
+    float sum = 0;
+#pragma unroll 1
+    for (int32_t k = 0; k < args.taps; ++k) {
+      sum = multiply_add(to_compute(input[k * dilation]), to_compute(taps[k * dilation]), sum);
+    }
+    return sum;
+  });
+  __syncwarp();
+#pragma unroll
+  for (uint32_t pair = 0; pair < 2 * kVecs; ++pair) {
+    store_vec(reinterpret_cast<T*>(row) + chunk_pair<kVecs>(pair), rounded[pair]);
+  }
 }
 
 template <typename T>
@@ -99,28 +128,10 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 
 #pragma unroll 1
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
-    // Multiply. Outputs replace the inputs, which no later tile reads.
+    // Multiply. No later tile reads the inputs.
     uint4* const own = vecs + tile * (kTile / N);
-    float sums[kVecs][4] = {};
-    multiply_chunks<T, kVecs>(sums, own + lane % 16 * kVecs + lane / 16,
-                              taps + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
-                              static_cast<uint32_t>(matrices));
-    Vec<T, 2> rounded[2 * kVecs];
-    finish_sums(rounded, sums, args, bias, [&](uint32_t output) {
-      const T* const input =
-          reinterpret_cast<const T*>(own) + ahead + chunk_pair<kVecs>(output / 2) + output % 2;
-      float sum = 0;
-#pragma unroll 1
-      for (int32_t k = 0; k < args.taps; ++k) {
-        sum = multiply_add(to_compute(input[k * dilation]), to_compute(taps[k * dilation]), sum);
-      }
-      return sum;
-    });
-    __syncwarp();
-#pragma unroll
-    for (uint32_t pair = 0; pair < 2 * kVecs; ++pair) {
-      store_vec(reinterpret_cast<T*>(own) + chunk_pair<kVecs>(pair), rounded[pair]);
-    }
+    convolve_chunks<T, kVecs>(own, taps, ahead, dilation, static_cast<uint32_t>(matrices), args,
+                              bias);
     __syncwarp();
 
     // Store.

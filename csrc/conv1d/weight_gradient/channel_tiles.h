@@ -31,7 +31,6 @@ struct WeightChannelTilesPlan {
   WeightChannelTilesArgs args;
   int matrices;  // fp16 and bf16: of 16 taps
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelTilesPlan> make(const Problem& p, const Device& device) {
     if (!has_channel_tiles(p) || p.taps <= kMostSlidingWeights) return {};
     const bool half = is_half(p);
@@ -83,20 +82,20 @@ struct WeightChannelTilesPlan {
     args.has_vectors = has_vectors_of_channels(p, 8);
     return plan;
   }
-};
 
-inline Terms WeightChannelTilesPlan::terms(const Problem& p, const Device& device) const {
-  const double fill = blocks_per_sm(launch, device) / kMatrixTileBlocks;
-  const double tiles = std::ceil(static_cast<double>(args.tiles) / args.splits.divisor);
-  const double width = 1 << args.width_shift;
-  const double read = tiles * width * (16 * args.octets + args.tap_count) / kThreads;
-  // Of a warp or thread: matrices of 128 positions, or multiply-adds by fours.
-  const double products = is_half(p)
-                              ? tiles * width / 8 * args.octets / 16 * (args.tap_count / 16 + 2)
-                              : tiles * args.octets * static_cast<double>(1 << args.tap_shift) * 4;
-  // Terms: second launch, values per SM, products per SM, values that are no vectors, products.
-  return {args.partial ? 1.0 : 0.0, read * fill, products * fill,
-          args.has_vectors ? 0 : read * fill, products};
-}
+  Terms terms(const Problem& p, const Device& device) const {
+    const double fill = blocks_per_sm(launch, device) / kMatrixTileBlocks;
+    const double tiles = std::ceil(static_cast<double>(args.tiles) / args.splits.divisor);
+    const double width = 1 << args.width_shift;
+    const double read = tiles * width * (16 * args.octets + args.tap_count) / kThreads;
+    // Of a warp or thread: matrices of 128 positions, or multiply-adds by fours.
+    const double products =
+        is_half(p) ? tiles * width / 8 * args.octets / 16 * (args.tap_count / 16 + 2)
+                   : tiles * args.octets * static_cast<double>(1 << args.tap_shift) * 4;
+    // Terms: second launch, values per SM, products per SM, values that are no vectors, products.
+    return {args.partial ? 1.0 : 0.0, read * fill, products * fill,
+            args.has_vectors ? 0 : read * fill, products};
+  }
+};
 
 }  // namespace gpuopt::conv1d

@@ -30,7 +30,6 @@ struct WeightChannelsLastPlan {
   int values;  // channels of a thread: a 16-byte vector or 1
   int taps;    // of a thread, at least as many as the filter has
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelsLastPlan> make(const Problem& p, const Device& device) {
     const bool is_depthwise = p.from.channels == 1 && p.to.channels == 1;
     if (!is_depthwise || p.from.channel_stride != 1 || p.to.channel_stride != 1 ||
@@ -61,13 +60,13 @@ struct WeightChannelsLastPlan {
     plan.args.row_parts = divide_by(row_parts);
     return plan;
   }
-};
 
-inline Terms WeightChannelsLastPlan::terms(const Problem&, const Device& device) const {
-  // Terms: second launch, taps per SM, positions per SM.
-  const double parts = static_cast<double>(args.vecs) * args.parts;
-  return {args.partial ? 1.0 : 0.0, taps * fill_of(launch, device),
-          parts * args.part_positions / device.sms / 1e4};
-}
+  Terms terms(const Problem&, const Device& device) const {
+    // Terms: second launch, taps per SM, positions per SM.
+    const double parts = static_cast<double>(args.vecs) * args.parts;
+    return {args.partial ? 1.0 : 0.0, taps * fill_of(launch, device),
+            parts * args.part_positions / device.sms / 1e4};
+  }
+};
 
 }  // namespace gpuopt::conv1d

@@ -25,7 +25,6 @@ struct WeightRowsPlan {
   LaunchShape launch;
   WeightRowsArgs args;
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightRowsPlan> make(const Problem& p, const Device& device) {
     if (item_of(p) == 8 || !has_plain_rows(p) || !has_unit_stride(p) ||
         p.batch * p.to.size >= kFar) {
@@ -55,14 +54,14 @@ struct WeightRowsPlan {
     plan.args.row_lanes = divide_by(row_lanes);
     return plan;
   }
-};
 
-inline Terms WeightRowsPlan::terms(const Problem& p, const Device& device) const {
-  const double tiles = std::ceil(static_cast<double>(args.tiles) / args.splits.divisor);
-  const double per_sm = blocks_per_sm(launch, device);
-  // Terms: tiles and taps per block, tiles and taps per SM, tiles in waves.
-  return {tiles, tiles * static_cast<double>(std::min<int64_t>(kRowsTaps, p.taps)), tiles * per_sm,
-          tiles * kRowsTaps * per_sm, tiles * waves_of(launch, device, 3)};
-}
+  Terms terms(const Problem& p, const Device& device) const {
+    const double tiles = std::ceil(static_cast<double>(args.tiles) / args.splits.divisor);
+    const double per_sm = blocks_per_sm(launch, device);
+    // Terms: tiles and taps per block, tiles and taps per SM, tiles in waves.
+    return {tiles, tiles * static_cast<double>(std::min<int64_t>(kRowsTaps, p.taps)),
+            tiles * per_sm, tiles * kRowsTaps * per_sm, tiles * waves_of(launch, device, 3)};
+  }
+};
 
 }  // namespace gpuopt::conv1d
