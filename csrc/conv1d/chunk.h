@@ -56,10 +56,7 @@ inline ChunkArgs chunk_args(const Problem& p, const ChunkShape& shape) {
 }
 
 // The plan that all chunk kernels share.
-struct ChunkPlan {
-  LaunchShape launch;
-  ChunkArgs args;
-};
+using ChunkPlan = PathPlan<ChunkArgs>;
 
 // Outputs of one tile: 64 vectors in f32 and f64, two mma results in fp16 and bf16.
 constexpr int kMmaOutputs = 128;  // of one m16n8k16

@@ -1,5 +1,5 @@
-// Products of small matrices, for conv1d: those of common/mma.cuh, and the same by shuffles for
-// GPUs without bf16 tensor cores. All threads of the warp take part.
+// Products of small matrices, for conv1d: common/mma.cuh, and the same by shuffles for GPUs without
+// bf16 tensor cores. All threads of the warp take part.
 #pragma once
 
 #include <cstring>

@@ -44,11 +44,9 @@ inline int64_t phases_of(const Problem& p) { return std::min(p.dilation, p.to.si
 // Vectors of `width` rows in shared memory, see TileRows.
 inline int64_t row_vecs(int64_t width, int64_t pitch) { return width * pitch + width / 8; }
 
-struct ChannelTilesPlan {
+struct ChannelTilesPlan : PathPlan<ChannelTilesArgs> {
   static constexpr const char* kName = "channel_tiles";
   static constexpr const Costs& kCosts = costs::kChannelTiles;
-  LaunchShape launch;
-  ChannelTilesArgs args;
   int vecs;  // fp16 and bf16: 1, 3 or 5 vectors of outputs per chunk. A tile has 16 chunks.
 
   static std::optional<ChannelTilesPlan> make(const Problem& p, const Device& device) {

@@ -20,11 +20,9 @@ struct ChannelsLastArgs {
 // A kernel with more taps keeps more values in registers, so it takes fewer channels per thread.
 constexpr int64_t kFewColumnTaps = 4;
 
-struct ChannelsLastPlan {
+struct ChannelsLastPlan : PathPlan<ChannelsLastArgs> {
   static constexpr const char* kName = "channels_last";
   static constexpr const Costs& kCosts = costs::kChannelsLast;
-  LaunchShape launch;
-  ChannelsLastArgs args;
   int values;  // channels of a thread
 
   static std::optional<ChannelsLastPlan> make(const Problem& p, const Device& device) {

@@ -39,11 +39,9 @@ struct DirectRow {
   }
 };
 
-struct DirectPlan {
+struct DirectPlan : PathPlan<ChunkArgs> {
   static constexpr const char* kName = "direct";
   static constexpr const Costs& kCosts = costs::kDirect;
-  LaunchShape launch;
-  ChunkArgs args;
   int tiles;  // per warp: 1 or 2
   bool far;   // taps span 32 positions instead of 16
 

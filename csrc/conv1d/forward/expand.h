@@ -94,11 +94,9 @@ inline ExpandArgs expand_args(const Problem& p, const ExpandChannels& channels, 
   return args;
 }
 
-struct ExpandPlan {
+struct ExpandPlan : PathPlan<ExpandArgs> {
   static constexpr const char* kName = "expand";
   static constexpr const Costs& kCosts = costs::kExpand;
-  LaunchShape launch;
-  ExpandArgs args;
   int products;  // multiply-adds per output that the kernel is compiled for
 
   static std::optional<ExpandPlan> make(const Problem& p, const Device& device) {

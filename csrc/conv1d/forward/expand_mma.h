@@ -12,11 +12,9 @@ struct ExpandMmaArgs : ExpandArgs {
   uint32_t iterations;  // iterations of a warp over positions
 };
 
-struct ExpandMmaPlan {
+struct ExpandMmaPlan : PathPlan<ExpandMmaArgs> {
   static constexpr const char* kName = "expand_mma";
   static constexpr const Costs& kCosts = costs::kExpandMma;
-  LaunchShape launch;
-  ExpandMmaArgs args;
   int steps;  // mma per output, of 16 multiply-adds each: 1 or 2
 
   static std::optional<ExpandMmaPlan> make(const Problem& p, const Device& device) {

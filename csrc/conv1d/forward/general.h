@@ -27,11 +27,9 @@ inline int general_channels(const Problem& p) {
   return p.to.channels >= 4 && item_of(p) < 8 ? 4 : 1;
 }
 
-struct GeneralPlan {
+struct GeneralPlan : PathPlan<GeneralArgs> {
   static constexpr const char* kName = "general";
   static constexpr const Costs& kCosts = costs::kGeneral;
-  LaunchShape launch;
-  GeneralArgs args;
   int channels;   // output channels per thread: 1 or 4
   int positions;  // per thread: 1 or 4
 

@@ -88,11 +88,9 @@ inline int64_t unit_blocks_of(int64_t units, int64_t parts, int64_t resident,
   return ceil_div(units, ceil_div(units, most));
 }
 
-struct ImplicitGemmPlan {
+struct ImplicitGemmPlan : PathPlan<ImplicitGemmArgs> {
   static constexpr const char* kName = "implicit_gemm";
   static constexpr const Costs& kCosts = costs::kImplicitGemm;
-  LaunchShape launch;
-  ImplicitGemmArgs args;
   int rows;  // tiles of 16 channels per block. In f32: positions per thread
 
   static std::optional<ImplicitGemmPlan> make(const Problem& p, const Device& device) {

@@ -72,11 +72,9 @@ struct PolyphaseShape {
   }
 };
 
-struct PolyphasePlan {
+struct PolyphasePlan : PathPlan<PolyphaseArgs> {
   static constexpr const char* kName = "polyphase";
   static constexpr const Costs& kCosts = costs::kPolyphase;
-  LaunchShape launch;
-  PolyphaseArgs args;
   Cut cut;
   bool wide;  // two segments per thread
 

@@ -36,11 +36,9 @@ inline int64_t most_rows(int64_t threads, int64_t row_lanes, int64_t rows) {
   return std::min(std::min(threads, (threads - 2) / row_lanes + 2), rows);
 }
 
-struct RowsPlan {
+struct RowsPlan : PathPlan<RowsArgs> {
   static constexpr const char* kName = "rows";
   static constexpr const Costs& kCosts = costs::kRows;
-  LaunchShape launch;
-  RowsArgs args;
   Taps taps;
 
   // A block has as many threads as shared memory allows, up to kChunkThreads.

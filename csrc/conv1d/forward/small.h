@@ -47,11 +47,9 @@ inline bool fits_small(const Problem& p) {
          macs_per_output(p) <= 32 * kSmallMacs && outputs_of(p) < kFar;
 }
 
-struct SmallPlan {
+struct SmallPlan : PathPlan<SmallArgs> {
   static constexpr const char* kName = "small";
   static constexpr const Costs& kCosts = costs::kSmall;
-  LaunchShape launch;
-  SmallArgs args;
   int products;  // multiply-adds per thread
   bool one_channel;
 

@@ -26,10 +26,8 @@ struct TapGemmArgs {
   FastDiv tiles, splits, groups, vecs, stage_vecs;
 };
 
-struct TapGemmPlan {
+struct TapGemmPlan : PathPlan<TapGemmArgs> {
   static constexpr const char* kName = "tap_gemm";
-  LaunchShape launch;
-  TapGemmArgs args;
   ChannelsLastCopy from, weight;
   int rows;  // tiles of 16 channels
 

@@ -64,11 +64,9 @@ int smallest_of(const int (&sizes)[N], int64_t products) {
   return 0;
 }
 
-struct Col2imPlan {
+struct Col2imPlan : PathPlan<Col2imArgs> {
   static constexpr const char* kName = "col2im";
   static constexpr const Costs& kCosts = costs::kCol2im;
-  LaunchShape launch;
-  Col2imArgs args;
   bool matrices;
   int products;  // products (c, k) that the kernel is compiled for
 

@@ -30,11 +30,9 @@ inline int64_t inverse_of(int64_t value, int64_t modulus) {
   return (x % modulus + modulus) % modulus;
 }
 
-struct GeneralGradientPlan {
+struct GeneralGradientPlan : PathPlan<GeneralGradientArgs> {
   static constexpr const char* kName = "general_gradient";
   static constexpr const Costs& kCosts = costs::kGeneralGradient;
-  LaunchShape launch;
-  GeneralGradientArgs args;
   int channels, positions;  // per thread
   bool narrow;              // 32 bits hold positions
 

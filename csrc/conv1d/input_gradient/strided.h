@@ -40,11 +40,9 @@ inline int64_t taps_side_by_side(const Problem& p, int64_t first_taps, int64_t o
   return best;
 }
 
-struct StridedGradientPlan {
+struct StridedGradientPlan : PathPlan<StridedGradientArgs> {
   static constexpr const char* kName = "strided_gradient";
   static constexpr const Costs& kCosts = costs::kStridedGradient;
-  LaunchShape launch;
-  StridedGradientArgs args;
   bool one_tap;  // each position meets at most one tap of one channel
 
   static std::optional<StridedGradientPlan> make(const Problem& forward, const Device& device) {

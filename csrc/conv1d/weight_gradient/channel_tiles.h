@@ -24,11 +24,9 @@ struct WeightChannelTilesArgs : WeightArgs {
   bool has_vectors;
 };
 
-struct WeightChannelTilesPlan {
+struct WeightChannelTilesPlan : PathPlan<WeightChannelTilesArgs> {
   static constexpr const char* kName = "weight_channel_tiles";
   static constexpr const Costs& kCosts = costs::kWeightChannelTiles;
-  LaunchShape launch;
-  WeightChannelTilesArgs args;
   int matrices;  // fp16 and bf16: of 16 taps
 
   static std::optional<WeightChannelTilesPlan> make(const Problem& p, const Device& device) {

@@ -22,11 +22,9 @@ struct WeightChannelsLastArgs : WeightArgs {
   FastDiv row_parts;  // parts per row
 };
 
-struct WeightChannelsLastPlan {
+struct WeightChannelsLastPlan : PathPlan<WeightChannelsLastArgs> {
   static constexpr const char* kName = "weight_channels_last";
   static constexpr const Costs& kCosts = costs::kWeightChannelsLast;
-  LaunchShape launch;
-  WeightChannelsLastArgs args;
   int values;  // channels of a thread: a 16-byte vector or 1
   int taps;    // of a thread, at least as many as the filter has
 

@@ -25,11 +25,9 @@ struct WeightChunkArgs : WeightArgs {
   FastDiv row_chunks;
 };
 
-struct WeightChunksPlan {
+struct WeightChunksPlan : PathPlan<WeightChunkArgs> {
   static constexpr const char* kName = "weight_chunks";
   static constexpr const Costs& kCosts = costs::kWeightChunks;
-  LaunchShape launch;
-  WeightChunkArgs args;
   // The taps that the kernel is compiled for. In fp16 and bf16: matrices of 16 rows.
   int products;
 

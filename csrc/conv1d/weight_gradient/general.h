@@ -9,11 +9,9 @@ namespace gpuopt::conv1d {
 constexpr int kWeightTaps = 8;  // per block of weight_columns_kernel
 
 // Neighbouring threads have neighbouring positions.
-struct WeightGeneralPlan {
+struct WeightGeneralPlan : PathPlan<WeightArgs> {
   static constexpr const char* kName = "weight_general";
   static constexpr const Costs& kCosts = costs::kWeightGeneral;
-  LaunchShape launch;
-  WeightArgs args;
   int channels;  // output channels per thread: 1 or 4
   int taps;      // per block: 1, 4 or 8
 
@@ -44,11 +42,9 @@ struct WeightGeneralPlan {
 };
 
 // Neighbouring threads have neighbouring channels.
-struct WeightColumnsPlan {
+struct WeightColumnsPlan : PathPlan<WeightArgs> {
   static constexpr const char* kName = "weight_columns";
   static constexpr const Costs& kCosts = costs::kWeightColumns;
-  LaunchShape launch;
-  WeightArgs args;
 
   static std::optional<WeightColumnsPlan> make(const Problem& p, const Device& device) {
     const int64_t channels = p.groups * p.to.channels;

@@ -28,11 +28,9 @@ struct Im2colArgs : WeightArgs {
   uint32_t tile_images;
 };
 
-struct Im2colPlan {
+struct Im2colPlan : PathPlan<Im2colArgs> {
   static constexpr const char* kName = "im2col";
   static constexpr const Costs& kCosts = costs::kIm2col;
-  LaunchShape launch;
-  Im2colArgs args;
   int channels, products;  // per block; in f32, per warp
   bool shifts;             // fp16 and bf16 channels of any alignment
 

@@ -19,11 +19,9 @@ struct WeightRowsArgs : WeightArgs {
   uint32_t halo_vecs;  // behind a row
 };
 
-struct WeightRowsPlan {
+struct WeightRowsPlan : PathPlan<WeightRowsArgs> {
   static constexpr const char* kName = "weight_rows";
   static constexpr const Costs& kCosts = costs::kWeightRows;
-  LaunchShape launch;
-  WeightRowsArgs args;
 
   static std::optional<WeightRowsPlan> make(const Problem& p, const Device& device) {
     if (item_of(p) == 8 || !has_plain_rows(p) || !has_unit_stride(p) ||

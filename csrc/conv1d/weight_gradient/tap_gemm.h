@@ -21,10 +21,8 @@ struct WeightTapGemmArgs {
   FastDiv chunks, tap_parts, splits, groups;
 };
 
-struct WeightTapGemmPlan {
+struct WeightTapGemmPlan : PathPlan<WeightTapGemmArgs> {
   static constexpr const char* kName = "weight_tap_gemm";
-  LaunchShape launch;
-  WeightTapGemmArgs args;
   ChannelsLastCopy from, grad;
   int rows;  // tiles of 16 channels
 
