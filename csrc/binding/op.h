@@ -255,6 +255,18 @@ void define(torch::Library& m) {
   (m.def(Form<Ops>::schema().c_str(), tags), ...);
 }
 
+// A list of operators:
+//
+//   using Ops = OpList<ReduceMax, ReduceMin>;
+//   Ops::for_each([&]<typename Op>() { impl<Op, reduce_cuda<Op>>(m); });
+template <typename... Ops>
+struct OpList {
+  template <typename F>
+  static void for_each(F f) {
+    (f.template operator()<Ops>(), ...);
+  }
+};
+
 template <typename Op, auto kernel>
 void impl(torch::Library& m) {
   m.impl(detail::full_name<Op>().c_str(), detail::Kernel<Op, kernel>::run);

@@ -1,4 +1,12 @@
-// Helpers for batching rules: they remove one vmap level from operands and add it to results.
+// Batching rules. A rule is a function of a call, the innermost level of vmap and its examples:
+//
+//   Tensor sin_vmap(const Sin& op, const VmapLevel& level, const SymInt& examples) {
+//     return level.wrap(call(Sin{level.unwrap(op.self).in_front(examples)}), 0);
+//   }
+//
+//   TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl_vmap<Sin, sin_vmap>(m); }
+//
+// A call whose tensors only another level maps over is passed on to that level.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,6 +15,9 @@
 #include <ATen/functorch/PlumbingHelper.h>
 
 #include <optional>
+#include <tuple>
+
+#include "binding/op.h"
 
 namespace gpuopt {
 
@@ -57,9 +68,50 @@ class VmapLevel {
     return {std::move(value), batch_dim};
   }
 
+  // The number of examples, or nothing if this level maps over none of the tensors.
+  template <typename Op>
+  std::optional<c10::SymInt> examples_of(const Op& op) const {
+    std::optional<c10::SymInt> examples;
+    for_each_tensor(op, [&](const at::Tensor& tensor) {
+      const Operand operand = unwrap(tensor);
+      if (operand.batch_dim.has_value()) examples = operand.value.sym_size(*operand.batch_dim);
+    });
+    return examples;
+  }
+
+  // The call at the level below.
+  template <typename Op>
+  typename Form<Op>::Result pass_on(const Op& op) const {
+    return wrap_all(call_mapped(op, [&](const at::Tensor& x) { return unwrap(x).value; }));
+  }
+
  private:
+  at::Tensor wrap_all(const at::Tensor& result) const { return wrap(result, std::nullopt); }
+  template <typename... Tensors>
+  std::tuple<Tensors...> wrap_all(const std::tuple<Tensors...>& results) const {
+    return std::apply(
+        [&](const auto&... each) { return std::tuple<Tensors...>(wrap_all(each)...); }, results);
+  }
+
   int64_t level_;
   c10::impl::ExcludeDispatchKeyGuard below_{c10::DispatchKey::FuncTorchBatched};
 };
+
+namespace detail {
+
+template <typename Op, auto rule>
+typename Form<Op>::Result batched(const Op& op) {
+  const VmapLevel level;
+  const std::optional<c10::SymInt> examples = level.examples_of(op);
+  return examples.has_value() ? rule(op, level, *examples) : level.pass_on(op);
+}
+
+}  // namespace detail
+
+// FuncTorchBatched: the rule of an operator that writes to no argument.
+template <typename Op, auto rule>
+void impl_vmap(torch::Library& m) {
+  impl<Op, detail::batched<Op, rule>>(m);
+}
 
 }  // namespace gpuopt

@@ -29,23 +29,17 @@ Tensor select_each(const Operand& self, int64_t dim, const Operand& index, const
       .unflatten_symint(dim, std::array<SymInt, 2>{examples, entries.sym_size(1)});
 }
 
-Tensor index_select_vmap(const IndexSelect& op) {
+Tensor index_select_vmap(const IndexSelect& op, const VmapLevel& level, const SymInt& examples) {
   const int64_t dim = check(op);
-  const VmapLevel level;
   const Operand self = level.unwrap(op.self), index = level.unwrap(op.index);
-  if (!self.batch_dim.has_value() && !index.batch_dim.has_value()) {
-    return level.wrap(call(IndexSelect{self.value, dim, index.value}), std::nullopt);
-  }
   const bool each = index.batch_dim.has_value();
-  const SymInt examples =
-      each ? index.value.sym_size(*index.batch_dim) : self.value.sym_size(*self.batch_dim);
   const Tensor result =
       each ? select_each(self, dim, index, examples)
            : call(IndexSelect{batched_at(self, 0, examples), dim + 1, index.value});
   return level.wrap(self.logical_dim() == 0 ? result.squeeze(-1) : result, each ? dim : 0);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl<IndexSelect, index_select_vmap>(m); }
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl_vmap<IndexSelect, index_select_vmap>(m); }
 
 }  // namespace
 }  // namespace gpuopt::index_select

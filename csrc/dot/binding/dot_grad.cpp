@@ -16,18 +16,20 @@ using namespace autograd_names;
 //   result's.
 template <typename Op>
 struct DotBackward : ProductNode {
+  static constexpr bool kVdot = std::is_same_v<Op, Vdot>;
+
+  explicit DotBackward(const Op& op) : ProductNode(op.self, op.other) {
+    save_factors(op.self, op.other);
+  }
   std::string name() const override {
-    if (std::is_same_v<Op, Vdot>) return "GpuoptVdotBackward";
+    if (kVdot) return "GpuoptVdotBackward";
     if (std::is_same_v<Op, DotRows>) return "GpuoptDotRowsBackward";
     return std::is_same_v<Op, Dot> ? "GpuoptDotBackward" : "GpuoptDotFastAtomicBackward";
   }
 
-  variable_list apply(variable_list&& grads) override {
-    constexpr bool kVdot = std::is_same_v<Op, Vdot>;
-    std::lock_guard<std::mutex> lock(mutex_);
+  variable_list gradients(const Tensor& of_result) override {
     variable_list inputs(2);
-    if (!grads[0].defined()) return inputs;
-    const Tensor grad = grads[0].unsqueeze(-1);
+    const Tensor grad = of_result.unsqueeze(-1);
     if (task_should_compute_output(0)) {
       const Tensor other = second_.unpack();
       inputs[0] = kVdot ? gpuopt::mul(grad.conj(), other) : gpuopt::mul(grad, other.conj());
@@ -38,41 +40,20 @@ struct DotBackward : ProductNode {
     }
     return inputs;
   }
+
+  static Tensor tangent(const Op& op, const Tensor&) {
+    using TangentOp = std::conditional_t<std::is_same_v<Op, DotFastAtomic>, Dot, Op>;
+    return tangent_of_product(op.self, op.other, [](const Tensor& self, const Tensor& other) {
+      return call(TangentOp{self, other});
+    });
+  }
 };
 
-// The product rule, for the tangents that exist.
-template <typename Op>
-Tensor product_tangent(const Tensor& self, const Tensor& other) {
-  Tensor by_self, by_other;
-  if (has_tangent(self)) by_self = call(Op{tangent_of(self), primal_of(other)});
-  if (has_tangent(other)) by_other = call(Op{primal_of(self), tangent_of(other)});
-  if (!by_self.defined()) return by_other;
-  return by_other.defined() ? at::add(by_self, by_other) : by_self;
-}
-
-template <typename Op>
-Tensor dot_autograd(const Op& op, DispatchKeySet keys) {
-  const auto& [self, other] = op;
-  NodePtr<DotBackward<Op>> node;
-  if (compute_requires_grad(self, other)) {
-    node = make_node<DotBackward<Op>>();
-    node->set_next_edges(collect_next_edges(self, other));
-    node->save_factors(self, other);
-  }
-  Tensor result = below_autograd(op, keys);
-  if (node) set_history(result, node);
-  if (has_tangent(self) || has_tangent(other)) {
-    using TangentOp = std::conditional_t<std::is_same_v<Op, DotFastAtomic>, Dot, Op>;
-    set_tangent(result, product_tangent<TangentOp>(self, other));
-  }
-  return result;
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  impl<Dot, dot_autograd<Dot>>(m);
-  impl<Vdot, dot_autograd<Vdot>>(m);
-  impl<DotRows, dot_autograd<DotRows>>(m);
-  impl<DotFastAtomic, dot_autograd<DotFastAtomic>>(m);
+  impl_autograd<Dot, DotBackward<Dot>>(m);
+  impl_autograd<Vdot, DotBackward<Vdot>>(m);
+  impl_autograd<DotRows, DotBackward<DotRows>>(m);
+  impl_autograd<DotFastAtomic, DotBackward<DotFastAtomic>>(m);
   impl_out_without_derivatives<Dot, Vdot>(m);
 }
 

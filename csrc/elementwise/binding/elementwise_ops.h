@@ -70,9 +70,6 @@ inline at::Tensor mul(const at::Tensor& self, const at::Scalar& other) {
 inline at::Tensor axpy(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha = 1) {
   return call(Axpy{x, y, alpha});
 }
-inline at::Tensor fma(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-  return call(Fma{a, b, c});
-}
 
 namespace elementwise {
 

@@ -1,5 +1,6 @@
 // Element-wise operators under torch.vmap and under functionalization.
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/result_type_native.h>
 
 #include <algorithm>
 
@@ -16,16 +17,13 @@ using at::Tensor;
 // caller and one to the kernel, which can change type promotion. Such operands are cast to the
 // dtype to which the caller's operands promote.
 template <typename Op>
-Tensor on_examples(const Op& op) {
+Tensor on_examples(const Op& op, const VmapLevel& level, const c10::SymInt&) {
   auto values = in_atens_order(op);
   const auto dtype = at::native::result_type(values);
-  const VmapLevel level;
   int64_t rank = 0;
-  std::optional<int64_t> batch_dim;  // none if only another level maps over the operands
   for (Tensor& value : values) {
     const VmapLevel::Operand operand = level.unwrap(value);
     rank = std::max(rank, operand.logical_dim());
-    if (operand.batch_dim.has_value()) batch_dim = 0;
     value = operand.value;
   }
   const bool casts = at::native::result_type(values) != dtype;
@@ -33,14 +31,13 @@ Tensor on_examples(const Op& op) {
     const Tensor aligned = level.unwrap(tensor).aligned(rank);
     return casts && tensor.dim() == 0 ? aligned.to(dtype) : aligned;
   };
-  return level.wrap(call_mapped(op, align), batch_dim);
+  return level.wrap(call_mapped(op, align), 0);
 }
 
 template <>
-Tensor on_examples(const MulScalar& op) {
-  // at::result_type dispatches, so it is called before this level is entered.
-  const auto dtype = at::result_type(op.self, known_number(op.other));
-  const VmapLevel level;
+Tensor on_examples(const MulScalar& op, const VmapLevel& level, const c10::SymInt&) {
+  // at::result_type would dispatch, and this level is entered already.
+  const auto dtype = at::native::result_type(op.self, known_number(op.other));
   const VmapLevel::Operand operand = level.unwrap(op.self);
   // A batched scalar must promote like the 0-d tensor that the caller sees.
   const Tensor value = operand.logical_dim() == 0 ? operand.value.to(dtype) : operand.value;
@@ -79,7 +76,7 @@ Tensor& mul_inplace_scalar_vmap(const Inplace<MulScalar>& call) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  for_each_operator([&]<typename Op>() { impl<Op, on_examples<Op>>(m); });
+  for_each_operator([&]<typename Op>() { impl_vmap<Op, on_examples<Op>>(m); });
   impl<Inplace<MulTensor>, mul_inplace_vmap>(m);
   impl<Inplace<MulScalar>, mul_inplace_scalar_vmap>(m);
 }

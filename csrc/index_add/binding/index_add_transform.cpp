@@ -22,14 +22,6 @@ struct Operands {
         index(level.unwrap(op.index)),
         source(level.unwrap(op.source)) {}
 
-  // The number of examples, or none if only another level maps over the operands.
-  std::optional<SymInt> examples() const {
-    for (const Operand* operand : {&self, &index, &source}) {
-      if (operand->batch_dim.has_value()) return operand->value.sym_size(*operand->batch_dim);
-    }
-    return std::nullopt;
-  }
-
   Operand self, index, source;
 };
 
@@ -46,21 +38,14 @@ Tensor add_folded(const Operands& in, const IndexAdd& op, const SymInt& examples
   return result.unflatten_symint(dim, std::array<SymInt, 2>{examples, bins});
 }
 
-Tensor index_add_vmap(const IndexAdd& given) {
+Tensor index_add_vmap(const IndexAdd& given, const VmapLevel& level, const SymInt& examples) {
   const IndexAdd op = check(given).op;
-  const VmapLevel level;
   const Operands in(level, op);
-  const auto examples = in.examples();
-  if (!examples.has_value()) {
-    return level.wrap(
-        call(IndexAdd{in.self.value, op.dim, in.index.value, in.source.value, op.alpha, op.mode}),
-        std::nullopt);
-  }
   const bool folds = in.index.batch_dim.has_value();
   const Tensor result =
-      folds ? add_folded(in, op, *examples)
-            : call(IndexAdd{batched_at(in.self, 0, *examples), op.dim + 1, in.index.value,
-                            batched_at(in.source, 0, *examples), op.alpha, op.mode});
+      folds ? add_folded(in, op, examples)
+            : call(IndexAdd{batched_at(in.self, 0, examples), op.dim + 1, in.index.value,
+                            batched_at(in.source, 0, examples), op.alpha, op.mode});
   return level.wrap(in.self.logical_dim() == 0 ? result.squeeze(-1) : result, folds ? op.dim : 0);
 }
 
@@ -69,7 +54,7 @@ Tensor& index_add_inplace_vmap(const Inplace<IndexAdd>& given) {
   const IndexAdd op = check(name, given.in).op;
   const VmapLevel level;
   const Operands in(level, op);
-  const auto examples = in.examples();
+  const auto examples = level.examples_of(op);
   const auto add_to = [&](Tensor self, int64_t dim, const Tensor& source) -> Tensor& {
     handle<Inplace<IndexAdd>>().call(self, dim, in.index.value, source, op.alpha, op.mode);
     return given.self;
@@ -88,7 +73,7 @@ Tensor& index_add_inplace_vmap(const Inplace<IndexAdd>& given) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  impl<IndexAdd, index_add_vmap>(m);
+  impl_vmap<IndexAdd, index_add_vmap>(m);
   impl<Inplace<IndexAdd>, index_add_inplace_vmap>(m);
 }
 

@@ -151,13 +151,12 @@ Tensor& reduce_out_cuda(const Out<Op>& call) {
   return out.copy_(result);
 }
 
-template <typename... Ops>
-void impl_cuda(torch::Library& m) {
-  (impl<Ops, reduce_cuda<Ops>>(m), ...);
-  (impl<Out<Ops>, reduce_out_cuda<Ops>>(m), ...);
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
+  Ops::for_each([&]<typename Op>() {
+    impl<Op, reduce_cuda<Op>>(m);
+    impl<Out<Op>, reduce_out_cuda<Op>>(m);
+  });
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl_cuda<ReduceSum, ReduceMean, ReduceMax, ReduceMin>(m); }
 
 }  // namespace
 }  // namespace gpuopt::reduce

@@ -1,6 +1,5 @@
 // Derivatives of the reductions in reverse and forward mode, and the autograd rules of out=.
 // Backward formulas call differentiable operators, so higher derivatives exist, too.
-#include <mutex>
 #include <vector>
 
 #include "binding/writing.h"
@@ -50,18 +49,20 @@ struct Dims {
 
 // d(sum x) = sum dx, so every value gets the gradient of its sum or mean.
 template <typename Op>
-struct SumBackward : torch::autograd::Node {
+struct SumBackward : GradNode {
   explicit SumBackward(const Op& op)
-      : dims_(op), sizes_(op.self.sym_sizes().vec()), dtype_(op.self.scalar_type()) {}
+      : GradNode(op.self),
+        dims_(op),
+        sizes_(op.self.sym_sizes().vec()),
+        dtype_(op.self.scalar_type()) {}
   std::string name() const override {
     return kIsMean<Op> ? "GpuoptReduceMeanBackward" : "GpuoptReduceSumBackward";
   }
 
   // Converts the gradient before it is expanded: the autograd engine would convert all of the
   // expanded values.
-  variable_list apply(variable_list&& grads) override {
-    if (!grads[0].defined()) return {Tensor()};
-    Tensor grad = kIsMean<Op> ? grads[0].div(at::Scalar(count())) : grads[0];
+  variable_list gradients(const Tensor& of_result) override {
+    Tensor grad = kIsMean<Op> ? of_result.div(at::Scalar(count())) : of_result;
     if (grad.is_complex() && !at::isComplexType(dtype_)) grad = at::real(grad);
     return {dims_.broadcastable(grad.to(dtype_)).expand_symint(sizes_)};
   }
@@ -84,32 +85,32 @@ struct SumBackward : torch::autograd::Node {
 // Values that tie share the gradient equally. A NaN result equals no value, so the count of ties is
 // 0 and the division makes every gradient NaN, as in ATen.
 template <typename Op>
-struct ExtremumBackward : torch::autograd::Node {
-  explicit ExtremumBackward(const Op& op) : dims_(op), self_(op.self, /*is_output=*/false) {}
+struct ExtremumBackward : GradNode {
+  explicit ExtremumBackward(const Op& op) : GradNode(op.self), dims_(op), self_(this, op.self) {}
   std::string name() const override {
     return std::same_as<Op, ReduceMax> ? "GpuoptReduceMaxBackward" : "GpuoptReduceMinBackward";
   }
 
-  void save_result(const Tensor& result) { result_ = SavedVariable(result, /*is_output=*/true); }
+  void save_result(const Tensor& result) { result_.save_result(result); }
 
-  variable_list apply(variable_list&& grads) override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!grads[0].defined()) return {Tensor()};
-    const Tensor self = self_.unpack(), result = result_.unpack(pointer_to(this));
+  variable_list gradients(const Tensor& grad) override {
+    const Tensor self = self_.unpack(), result = result_.unpack();
     const Tensor ties = at::eq(self, dims_.broadcastable(result));
     const Tensor count = gpuopt::reduce_sum(ties, dims_.list(), /*keepdim=*/true);
-    return {at::mul(at::div(dims_.broadcastable(grads[0]), count), ties)};
+    return {at::mul(at::div(dims_.broadcastable(grad), count), ties)};
   }
 
-  void release_variables() override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    self_.reset_data();
-    result_.reset_data();
+  // The average of the tangents of the values that tie.
+  static Tensor tangent(const Op& op, const Tensor& result) {
+    const auto& [self, dim, keepdim] = op;
+    const Tensor ties = at::eq(primal_of(self), Dims(op).broadcastable(result));
+    return at::div(gpuopt::reduce_sum(at::where(ties, tangent_of(self), 0), dim, keepdim),
+                   gpuopt::reduce_sum(ties, dim, keepdim));
   }
 
  private:
   Dims dims_;
-  SavedVariable self_, result_;
+  Saved self_, result_{this};
 };
 
 // Sums and means are linear.
@@ -122,39 +123,14 @@ Tensor sum_autograd(const Op& op, DispatchKeySet keys) {
         "dtype for an input that requires a gradient or has a tangent, got ",
         op.dtype.value_or(op.self.scalar_type()));
   }
-  return linear_autograd<SumBackward<Op>>(op, keys);
-}
-
-// The average of the tangents of the values that tie.
-template <typename Op>
-Tensor extremum_tangent(const Op& op, const Tensor& result) {
-  const auto& [self, dim, keepdim] = op;
-  const Tensor ties = at::eq(primal_of(self), Dims(op).broadcastable(result));
-  return at::div(gpuopt::reduce_sum(at::where(ties, tangent_of(self), 0), dim, keepdim),
-                 gpuopt::reduce_sum(ties, dim, keepdim));
-}
-
-template <typename Op>
-Tensor extremum_autograd(const Op& op, DispatchKeySet keys) {
-  NodePtr<ExtremumBackward<Op>> node;
-  if (compute_requires_grad(op.self)) {
-    node = make_node<ExtremumBackward<Op>>(op);
-    node->set_next_edges(collect_next_edges(op.self));
-  }
-  Tensor result = below_autograd(op, keys);
-  if (node) {
-    set_history(result, node);
-    node->save_result(result);
-  }
-  if (has_tangent(op.self)) set_tangent(result, extremum_tangent(op, result));
-  return result;
+  return differentiate<SumBackward<Op>>(op, keys);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   impl<ReduceSum, sum_autograd<ReduceSum>>(m);
   impl<ReduceMean, sum_autograd<ReduceMean>>(m);
-  impl<ReduceMax, extremum_autograd<ReduceMax>>(m);
-  impl<ReduceMin, extremum_autograd<ReduceMin>>(m);
+  impl_autograd<ReduceMax, ExtremumBackward<ReduceMax>>(m);
+  impl_autograd<ReduceMin, ExtremumBackward<ReduceMin>>(m);
   impl_out_without_derivatives<ReduceSum, ReduceMean, ReduceMax, ReduceMin>(m);
 }
 

@@ -10,12 +10,9 @@ namespace {
 using at::ScalarType;
 using at::Tensor;
 
-template <typename... Ops>
-void define_all(torch::Library& m) {
-  define<Ops..., Out<Ops>...>(m);
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  Ops::for_each([&]<typename Op>() { define<Op, Out<Op>>(m); });
 }
-
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define_all<ReduceSum, ReduceMean, ReduceMax, ReduceMin>(m); }
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
@@ -43,13 +40,12 @@ Tensor reduce_cpu(const Op& op) {
 }
 
 // ATen's out= kernels would resize out before they refuse a dtype.
-template <typename... Ops>
-void impl_cpu(torch::Library& m) {
-  (impl<Ops, reduce_cpu<Ops>>(m), ...);
-  (impl_out<Ops, checked<Ops>, reduce_cpu<Ops>>(m), ...);
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
+  Ops::for_each([&]<typename Op>() {
+    impl<Op, reduce_cpu<Op>>(m);
+    impl_out<Op, checked<Op>, reduce_cpu<Op>>(m);
+  });
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { impl_cpu<ReduceSum, ReduceMean, ReduceMax, ReduceMin>(m); }
 
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
@@ -59,13 +55,12 @@ Tensor reduce_meta(const Op& op) {
   return at::empty_symint(reduction.shape, op.self.options().dtype(reduction.dtype));
 }
 
-template <typename... Ops>
-void impl_meta(torch::Library& m) {
-  (impl<Ops, reduce_meta<Ops>>(m), ...);
-  (impl_out<Ops, checked<Ops>, reduce_meta<Ops>>(m), ...);
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
+  Ops::for_each([&]<typename Op>() {
+    impl<Op, reduce_meta<Op>>(m);
+    impl_out<Op, checked<Op>, reduce_meta<Op>>(m);
+  });
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { impl_meta<ReduceSum, ReduceMean, ReduceMax, ReduceMin>(m); }
 
 }  // namespace
 }  // namespace gpuopt::reduce

@@ -8,18 +8,11 @@
 
 namespace gpuopt::scan {
 
-inline int64_t wrap_dim(const char* op, const at::Tensor& self, int64_t dim) {
-  const int64_t count = self.dim() == 0 ? 1 : self.dim();  // 0-d tensors accept 0 and -1
-  TORCH_CHECK_INDEX(-count <= dim && dim < count, op,
-                    ": dim must be a dimension of input: expected a value from ", -count, " to ",
-                    count - 1, ", got ", dim);
-  return dim < 0 ? dim + count : dim;
-}
-
 inline Cumsum checked(const Cumsum& op) {
   at::ScalarType dtype = op.dtype.value_or(op.self.scalar_type());
   if (!op.dtype.has_value() && at::isIntegralType(dtype, /*includeBool=*/true)) dtype = at::kLong;
-  return {op.self, wrap_dim(name_of<Cumsum>(), op.self, op.dim), dtype, op.reverse, op.exclusive};
+  return {op.self, checked_dim(name_of<Cumsum>(), op.dim, op.self.dim()), dtype, op.reverse,
+          op.exclusive};
 }
 
 // If dtype is not given, values are converted to out's dtype.
@@ -29,10 +22,8 @@ inline Cumsum checked_out(const Out<Cumsum>& call) {
   TORCH_CHECK(!op.dtype.has_value() || *op.dtype == out.scalar_type(), name,
               ": out must have the dtype given as dtype: expected ", *op.dtype, ", got ",
               out.scalar_type());
-  const int64_t dim = wrap_dim(name, op.self, op.dim);
-  TORCH_CHECK(out.device() == op.self.device(), name,
-              ": out must be on the device of input: expected ", op.self.device(), ", got ",
-              out.device());
+  const int64_t dim = checked_dim(name, op.dim, op.self.dim());
+  check_device_of(name, {"out", out}, {"input", op.self});
   check_writable(name, {"out", out}, {{"input", op.self}});
   return {op.self, dim, out.scalar_type(), op.reverse, op.exclusive};
 }
@@ -44,7 +35,8 @@ inline Cumsum checked_inplace(const Inplace<Cumsum>& call) {
   const auto& [op, self] = call;
   TORCH_CHECK(!op.dtype.has_value() || *op.dtype == self.scalar_type(), name,
               ": dtype must be input's dtype: expected ", self.scalar_type(), ", got ", *op.dtype);
-  return {self, wrap_dim(name, self, op.dim), self.scalar_type(), op.reverse, op.exclusive};
+  return {self, checked_dim(name, op.dim, self.dim()), self.scalar_type(), op.reverse,
+          op.exclusive};
 }
 
 }  // namespace gpuopt::scan

@@ -9,18 +9,19 @@ namespace {
 using at::ScalarType;
 using namespace autograd_names;
 
-struct CumsumBackward : torch::autograd::Node {
+struct CumsumBackward : GradNode {
   explicit CumsumBackward(const Cumsum& op)
-      : dim_(checked(op).dim),
+      : GradNode(op.self),
+        dim_(checked(op).dim),
         dtype_(op.self.scalar_type()),
         reverse_(op.reverse),
         exclusive_(op.exclusive) {}
+  explicit CumsumBackward(const Inplace<Cumsum>& call) : CumsumBackward(checked_inplace(call)) {}
   std::string name() const override { return "GpuoptCumsumBackward"; }
 
-  variable_list apply(variable_list&& grads) override {
-    if (!grads[0].defined()) return {Tensor()};
-    Tensor grad = grads[0];
-    if (grad.is_complex() && !at::isComplexType(dtype_)) grad = at::real(grad);
+  variable_list gradients(const Tensor& of_result) override {
+    const bool drops = of_result.is_complex() && !at::isComplexType(dtype_);
+    const Tensor grad = drops ? at::real(of_result) : of_result;
     // Converted first, as in ATen, so that second derivatives round as ATen's do.
     return {gpuopt::cumsum(grad.to(dtype_), dim_, dtype_, !reverse_, exclusive_)};
   }
@@ -39,34 +40,13 @@ Tensor cumsum_autograd(const Cumsum& op, DispatchKeySet keys) {
                 "tangent, got ",
                 op.dtype.value_or(op.self.scalar_type()));
   }
-  return linear_autograd<CumsumBackward>(op, keys);
-}
-
-Tensor& cumsum_inplace_autograd(const Inplace<Cumsum>& call, DispatchKeySet keys) {
-  Tensor& self = call.self;
-  const bool requires_grad = compute_requires_grad(self);
-  torch::autograd::check_inplace(self, requires_grad);
-  NodePtr<CumsumBackward> node;
-  if (requires_grad) {
-    node = make_node<CumsumBackward>(checked_inplace(call));
-    node->set_next_edges(collect_next_edges(self));
-  }
-  Tensor tangent;
-  if (has_tangent(self)) {
-    const Cumsum& op = call.in;
-    tangent =
-        gpuopt::cumsum(tangent_of(self), op.dim, self.scalar_type(), op.reverse, op.exclusive);
-  }
-  below_autograd(call, keys);
-  if (node) torch::autograd::rebase_history(self, node);
-  if (tangent.defined()) set_inplace_tangent(self, tangent);
-  return self;
+  return differentiate<CumsumBackward>(op, keys);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   impl<Cumsum, cumsum_autograd>(m);
   impl_out_without_derivatives<Cumsum>(m);
-  impl<Inplace<Cumsum>, cumsum_inplace_autograd>(m);
+  impl_inplace_autograd<Cumsum, CumsumBackward>(m);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { impl_counted<Out<Cumsum>, Inplace<Cumsum>>(m); }

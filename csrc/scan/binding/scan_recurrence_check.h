@@ -29,30 +29,21 @@ struct Recurrence {
 inline Recurrence checked(const LinearRecurrence& call) {
   const char* op = name_of<LinearRecurrence>();
   const auto& [a, b, given_dim, initial, reverse, shifted] = call;
-  const auto check_device = [op, device = b.device()](const char* name, const at::Tensor& tensor) {
-    TORCH_CHECK(tensor.device() == device, op, ": ", name, " must be on the device of b: expected ",
-                device, ", got ", tensor.device());
-  };
-  check_device("a", a);
-  if (initial.has_value()) check_device("initial", *initial);
+  check_device_of(op, {"a", a}, {"b", b});
+  if (initial.has_value()) check_device_of(op, {"initial", *initial}, {"b", b});
   // The dtype to which the dtypes of all arguments are promoted.
   at::ScalarType dtype = c10::promoteTypes(a.scalar_type(), b.scalar_type());
   if (initial.has_value()) dtype = c10::promoteTypes(dtype, initial->scalar_type());
-  const bool is_real =
-      dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat || dtype == at::kDouble;
   TORCH_CHECK_NOT_IMPLEMENTED(
-      is_real || dtype == at::kComplexFloat || dtype == at::kComplexDouble, op,
+      is_real_float(dtype) || dtype == at::kComplexFloat || dtype == at::kComplexDouble, op,
       " is not implemented for ", dtype,
       ": expected the dtypes of a, b and initial to promote to float16, bfloat16, float32, "
       "float64, complex64 or complex128");
   check_broadcast(op, {{"b", b}, {"a", a}});
   auto shape = at::infer_size_symdimvector(a.sym_sizes(), b.sym_sizes());
   std::vector<c10::SymInt> sizes(shape.begin(), shape.end());
-  const int64_t rank = static_cast<int64_t>(sizes.size()), count = rank == 0 ? 1 : rank;
-  TORCH_CHECK_INDEX(-count <= given_dim && given_dim < count, op,
-                    ": dim must be a dimension of a and b, broadcast: expected a value from ",
-                    -count, " to ", count - 1, ", got ", given_dim);
-  const int64_t dim = given_dim < 0 ? given_dim + count : given_dim;
+  const auto rank = static_cast<int64_t>(sizes.size());
+  const int64_t dim = checked_dim(op, given_dim, rank, "a and b, broadcast");
   if (initial.has_value()) {
     std::vector<c10::SymInt> own = sizes;
     if (rank > 0) own.erase(own.begin() + dim);

@@ -48,81 +48,9 @@ Tensor multiplicands(const Tensor& h, const TensorOption& initial, const Directi
   return moved_on(h, first, way.dim, way.reverse);
 }
 
-struct LinearRecurrenceBackward : torch::autograd::Node {
-  explicit LinearRecurrenceBackward(const Direction& way) : way_(way) {}
-  std::string name() const override { return "GpuoptLinearRecurrenceBackward"; }
-
-  // Called before the operator, with the result's sizes. Edges 0 to 2 belong to a, b and initial.
-  void save_inputs(const LinearRecurrence& op, const std::vector<c10::SymInt>& sizes) {
-    is_single_ = sizes.empty() || TORCH_GUARD_OR_FALSE(sizes[way_.dim].sym_le(1));
-    const bool needs_a = is_single_ ? next_edge(2).is_valid() && !way_.shifted : true;
-    if (needs_a) a_ = {op.a, /*is_output=*/false};
-    a_sizes_ = op.a.sym_sizes().vec();
-    b_sizes_ = op.b.sym_sizes().vec();
-    if (!op.initial.has_value()) return;
-    initial_sizes_ = op.initial->sym_sizes().vec();
-    if (next_edge(0).is_valid() && !way_.shifted) initial_ = {*op.initial, /*is_output=*/false};
-  }
-  void save_result(const Tensor& h) {
-    if (next_edge(0).is_valid() && !is_single_) h_ = {h, /*is_output=*/true};
-  }
-
-  void release_variables() override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (SavedVariable* saved : {&a_, &h_, &initial_}) saved->reset_data();
-  }
-
-  variable_list apply(variable_list&& grads) override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    variable_list inputs(3);
-    if (!grads[0].defined()) return inputs;
-    Tensor g = grads[0];
-    if (!is_single_) {
-      g = gpuopt::linear_recurrence(a_.unpack().conj(), g, way_.dim, std::nullopt, !way_.reverse,
-                                    !way_.shifted);
-    }
-    if (task_should_compute_output(0)) inputs[0] = for_factors(g);
-    if (task_should_compute_output(1)) inputs[1] = at::sum_to(g, b_sizes_);
-    if (task_should_compute_output(2)) inputs[2] = for_initial(g);
-    return inputs;
-  }
-
- private:
-  Tensor for_factors(const Tensor& g) {
-    TensorOption initial;
-    if (initial_sizes_.has_value() && !way_.shifted) initial = initial_.unpack();
-    if (is_single_ && !initial.has_value()) {
-      // Zeros that depend on g: gradgradcheck expects it of every gradient if it does of one.
-      const Tensor all = at::ones({}, g.options().dtype(at::kBool));
-      return at::sum_to(at::masked_fill(g, all, 0), a_sizes_);
-    }
-    // A single position needs no result, only its shape.
-    const Tensor h = is_single_ ? g : h_.unpack(pointer_to(this));
-    const Tensor multiplied = multiplicands(h, initial, way_);
-    // If shifted, factor t multiplies on the way to the next position.
-    const Tensor arrived = way_.shifted ? moved_on(g, std::nullopt, way_.dim, !way_.reverse) : g;
-    return at::sum_to(gpuopt::mul(arrived, multiplied.conj()), a_sizes_);
-  }
-
-  Tensor for_initial(const Tensor& g) const {
-    if (g.dim() > 0 && is_known_zero(g.sym_size(way_.dim))) {
-      return at::zeros_symint(*initial_sizes_, g.options());
-    }
-    const Tensor first = first_of(g, way_);
-    if (way_.shifted) return at::sum_to(first, *initial_sizes_);
-    const Tensor factor = first_of(a_.unpack().conj().expand_symint(g.sym_sizes()), way_);
-    return at::sum_to(gpuopt::mul(first, factor), *initial_sizes_);
-  }
-
-  Direction way_;
-  bool is_single_ = false;  // whether a row has at most one value
-  SavedVariable a_, h_, initial_;
-  std::vector<c10::SymInt> a_sizes_, b_sizes_;
-  std::optional<std::vector<c10::SymInt>> initial_sizes_;
-};
-
 // h is the result.
-Tensor recurrence_tangent(const LinearRecurrence& op, const Direction& way, const Tensor& h) {
+Tensor recurrence_tangent(const LinearRecurrence& op, const Tensor& h) {
+  const Direction way{checked(op).dim, op.reverse, op.shifted};
   const Tensor &a = op.a, &b = op.b;
   const TensorOption& initial = op.initial;
   TensorOption first, first_tangent;
@@ -143,30 +71,86 @@ Tensor recurrence_tangent(const LinearRecurrence& op, const Direction& way, cons
                                    first_tangent, way.reverse, way.shifted);
 }
 
+// Edges 0 to 2 belong to a, b and initial.
+struct LinearRecurrenceBackward : GradNode {
+  explicit LinearRecurrenceBackward(const LinearRecurrence& op)
+      : LinearRecurrenceBackward(op, checked(op)) {}
+  LinearRecurrenceBackward(const LinearRecurrence& op, const Recurrence& known)
+      : GradNode(op.a, op.b, op.initial), way_{known.dim, op.reverse, op.shifted} {
+    const std::vector<c10::SymInt>& sizes = known.sizes;  // of the result
+    is_single_ = sizes.empty() || TORCH_GUARD_OR_FALSE(sizes[way_.dim].sym_le(1));
+    const bool needs_a = is_single_ ? next_edge(2).is_valid() && !way_.shifted : true;
+    if (needs_a) a_.save(op.a);
+    a_sizes_ = op.a.sym_sizes().vec();
+    b_sizes_ = op.b.sym_sizes().vec();
+    if (!op.initial.has_value()) return;
+    initial_sizes_ = op.initial->sym_sizes().vec();
+    if (next_edge(0).is_valid() && !way_.shifted) initial_.save(op.initial);
+  }
+  std::string name() const override { return "GpuoptLinearRecurrenceBackward"; }
+
+  void save_result(const Tensor& h) {
+    if (next_edge(0).is_valid() && !is_single_) h_.save_result(h);
+  }
+
+  static Tensor tangent(const LinearRecurrence& op, const Tensor& h) {
+    return recurrence_tangent(op, h);
+  }
+
+  variable_list gradients(const Tensor& of_result) override {
+    variable_list inputs(3);
+    Tensor g = of_result;
+    if (!is_single_) {
+      g = gpuopt::linear_recurrence(a_.unpack().conj(), g, way_.dim, std::nullopt, !way_.reverse,
+                                    !way_.shifted);
+    }
+    if (task_should_compute_output(0)) inputs[0] = for_factors(g);
+    if (task_should_compute_output(1)) inputs[1] = at::sum_to(g, b_sizes_);
+    if (task_should_compute_output(2)) inputs[2] = for_initial(g);
+    return inputs;
+  }
+
+ private:
+  Tensor for_factors(const Tensor& g) {
+    TensorOption initial;
+    if (initial_sizes_.has_value() && !way_.shifted) initial = initial_.unpack();
+    if (is_single_ && !initial.has_value()) {
+      // Zeros that depend on g: gradgradcheck expects it of every gradient if it does of one.
+      const Tensor all = at::ones({}, g.options().dtype(at::kBool));
+      return at::sum_to(at::masked_fill(g, all, 0), a_sizes_);
+    }
+    // A single position needs no result, only its shape.
+    const Tensor h = is_single_ ? g : h_.unpack();
+    const Tensor multiplied = multiplicands(h, initial, way_);
+    // If shifted, factor t multiplies on the way to the next position.
+    const Tensor arrived = way_.shifted ? moved_on(g, std::nullopt, way_.dim, !way_.reverse) : g;
+    return at::sum_to(gpuopt::mul(arrived, multiplied.conj()), a_sizes_);
+  }
+
+  Tensor for_initial(const Tensor& g) const {
+    if (g.dim() > 0 && is_known_zero(g.sym_size(way_.dim))) {
+      return at::zeros_symint(*initial_sizes_, g.options());
+    }
+    const Tensor first = first_of(g, way_);
+    if (way_.shifted) return at::sum_to(first, *initial_sizes_);
+    const Tensor factor = first_of(a_.unpack().conj().expand_symint(g.sym_sizes()), way_);
+    return at::sum_to(gpuopt::mul(first, factor), *initial_sizes_);
+  }
+
+  Direction way_;
+  bool is_single_ = false;  // whether a row has at most one value
+  Saved a_{this}, h_{this}, initial_{this};
+  std::vector<c10::SymInt> a_sizes_, b_sizes_;
+  std::optional<std::vector<c10::SymInt>> initial_sizes_;
+};
+
 Tensor linear_recurrence_autograd(const LinearRecurrence& op, DispatchKeySet keys) {
-  const Tensor &a = op.a, &b = op.b;
-  const TensorOption& initial = op.initial;
-  const bool is_dual =
-      has_tangent(a) || has_tangent(b) || (initial.has_value() && has_tangent(*initial));
-  const bool needs_grad = compute_requires_grad(a, b, initial);
-  if (!is_dual && !needs_grad) return below_autograd(op, keys);
-  const Recurrence known = checked(op);
-  const auto is_other = [&](const Tensor& x) { return x.scalar_type() != known.dtype; };
-  if (is_other(a) || is_other(b) || (initial.has_value() && is_other(*initial))) {
-    return call_mapped(op, [&](const Tensor& x) { return x.to(known.dtype); });
-  }
-  const Direction way{known.dim, op.reverse, op.shifted};
-  NodePtr<LinearRecurrenceBackward> node;
-  if (needs_grad) {
-    node = make_node<LinearRecurrenceBackward>(way);
-    node->set_next_edges(collect_next_edges(a, b, initial));
-    node->save_inputs(op, known.sizes);
-  }
-  Tensor result = below_autograd(op, keys);
-  if (node) set_history(result, node);
-  if (is_dual) set_tangent(result, recurrence_tangent(op, way, result));
-  if (node) node->save_result(result);  // with its tangent
-  return result;
+  if (!requires_grad(op) && !has_tangents(op)) return below_autograd(op, keys);
+  const auto dtype = checked(op).dtype;
+  bool is_mixed = false;
+  for_each_tensor(op, [&](const Tensor& x) { is_mixed = is_mixed || x.scalar_type() != dtype; });
+  if (is_mixed) return call_mapped(op, [&](const Tensor& x) { return x.to(dtype); });
+  return differentiate<LinearRecurrenceBackward>(op, keys);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl<LinearRecurrence, linear_recurrence_autograd>(m); }

@@ -9,64 +9,43 @@ namespace {
 
 using namespace autograd_names;
 
-struct ScanNode : torch::autograd::Node {
-  explicit ScanNode(const SelectiveScan& in) : softplus_(in.softplus) {
-    size_t i = 0;
-    for (const Tensor& tensor : {in.u, in.delta, in.A, in.B, in.C}) save(i++, tensor);
-    for (const TensorOption& tensor : {in.D, in.z, in.delta_bias}) save(i++, tensor);
-  }
+struct ScanNode : GradNode {
+  explicit ScanNode(const SelectiveScan& in)
+      : GradNode(in.u, in.delta, in.A, in.B, in.C, in.D, in.z, in.delta_bias),
+        u_(this, in.u),
+        delta_(this, in.delta),
+        A_(this, in.A),
+        B_(this, in.B),
+        C_(this, in.C),
+        D_(this, in.D),
+        z_(this, in.z),
+        delta_bias_(this, in.delta_bias),
+        softplus_(in.softplus) {}
   std::string name() const override { return "GpuoptSelectiveScanBackward"; }
-
-  void release_variables() override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (SavedVariable& saved : saved_) saved.reset_data();
-  }
 
   variable_list apply(variable_list&& grads) override {
     std::lock_guard<std::mutex> lock(mutex_);
-    variable_list inputs(kArguments);
-    if (!grads[0].defined() && !grads[1].defined()) return inputs;
-    const auto option = [](const Tensor& tensor) {
-      return tensor.defined() ? TensorOption(tensor) : std::nullopt;
+    if (!grads[0].defined() && !grads[1].defined()) return variable_list(num_outputs());
+    const auto found = call(SelectiveScanBackward{
+        grads[0], grads[1], u_.unpack(), delta_.unpack(), A_.unpack(), B_.unpack(), C_.unpack(),
+        D_.unpack(), z_.unpack(), delta_bias_.unpack(), softplus_});
+    variable_list inputs;
+    const auto add = [&](const Tensor& gradient) {
+      inputs.push_back(task_should_compute_output(inputs.size()) ? gradient : Tensor());
     };
-    std::array<Tensor, kArguments> x;
-    for (size_t i = 0; i < kArguments; ++i) {
-      if (given_[i]) x[i] = saved_[i].unpack();
-    }
-    auto found =
-        call(SelectiveScanBackward{option(grads[0]), option(grads[1]), x[0], x[1], x[2], x[3], x[4],
-                                   option(x[5]), option(x[6]), option(x[7]), softplus_});
-    size_t i = 0;
-    const auto assign = [&](Tensor& gradient) {
-      if (task_should_compute_output(i) && given_[i]) inputs[i] = std::move(gradient);
-      ++i;
-    };
-    std::apply([&](auto&... gradients) { (assign(gradients), ...); }, found);
+    std::apply([&](const auto&... gradients) { (add(gradients), ...); }, found);
     return inputs;
   }
 
  private:
-  static constexpr size_t kArguments = 8;
-
-  void save(size_t i, const TensorOption& tensor) {
-    given_[i] = is_given(tensor);
-    if (given_[i]) saved_[i] = {*tensor, /*is_output=*/false};
-  }
-
-  std::array<SavedVariable, kArguments> saved_;
-  std::array<bool, kArguments> given_{};
+  Saved u_, delta_, A_, B_, C_, D_, z_, delta_bias_;
   bool softplus_;
 };
 
 Outputs scan_autograd(const SelectiveScan& op, DispatchKeySet keys) {
   if (has_tangents(op)) return scan_checked(op);
-  NodePtr<ScanNode> node;
-  if (requires_grad(op)) {
-    const auto& [u, delta, A, B, C, D, z, delta_bias, softplus] = op;
-    check_scan(op);
-    node = make_node<ScanNode>(op);
-    node->set_next_edges(collect_next_edges(u, delta, A, B, C, D, z, delta_bias));
-  }
+  if (requires_grad(op)) check_scan(op);
+  const auto node = node_of<ScanNode>(op);
   auto [out, last] = below_autograd(op, keys);
   if (node) {
     set_history(out, node);

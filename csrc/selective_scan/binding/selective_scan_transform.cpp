@@ -16,19 +16,13 @@ Outputs scan_vmap(const SelectiveScan& op) {
   const c10::SymInt batch = op.u.sym_size(0);  // of an example
   {
     const VmapLevel level;
-    std::optional<c10::SymInt> examples;
+    const auto examples = level.examples_of(op);
+    if (!examples.has_value()) return level.pass_on(op);
     bool shares_weights = true;
     for_each_tensor(op, [&](const Tensor& tensor) {
       const auto operand = level.unwrap(tensor);
-      if (!operand.batch_dim.has_value()) return;
-      examples = operand.value.sym_size(*operand.batch_dim);
-      if (is_weight(operand)) shares_weights = false;
+      if (operand.batch_dim.has_value() && is_weight(operand)) shares_weights = false;
     });
-    if (!examples.has_value()) {  // only another level maps over the operands
-      auto [out, last] =
-          call_mapped(op, [&](const Tensor& tensor) { return level.unwrap(tensor).value; });
-      return {level.wrap(out, std::nullopt), level.wrap(last, std::nullopt)};
-    }
     if (shares_weights) {
       auto [out, last] = call_mapped(op, [&](const Tensor& tensor) {
         const auto operand = level.unwrap(tensor);

@@ -17,14 +17,12 @@ template <typename Op>
 Shape check_attention(const Op& call) {
   const char* op = name_of<Op>();
   const auto& [left, right, value] = std::tie(call.left, call.right, call.value);
-  check_floating(op, "value", value);
-  check_like(op, "left", left, "value", value);
-  check_like(op, "right", right, "value", value);
+  check_floating(op, {"value", value});
+  check_like(op, {"left", left}, {"value", value});
+  check_like(op, {"right", right}, {"value", value});
   TORCH_CHECK(value.dim() == 3, op, ": value must be (columns, heads, features): got shape ",
               value.sym_sizes());
-  TORCH_CHECK(call.ptr.device() == value.device(), op,
-              ": ptr must be on the device of value: expected ", value.device(), ", got ",
-              call.ptr.device());
+  check_device_of(op, {"ptr", call.ptr}, {"value", value});
   Shape shape;
   shape.has_heads = true;
   shape.columns = value.sym_size(0);
@@ -32,12 +30,9 @@ Shape check_attention(const Op& call) {
   shape.rows = call.ptr.sym_size(0) - 1;
   const SymInt heads = value.sym_size(1);
   const auto check_sizes = [&](const char* name, const Tensor& tensor, at::SymIntArrayRef sizes) {
-    bool fits = tensor.dim() == static_cast<int64_t>(sizes.size());
-    for (int64_t d = 0; fits && d < tensor.dim(); ++d) {
-      fits = is_same_size(tensor.sym_size(d), sizes[d]);
-    }
-    TORCH_CHECK(fits, op, ": ", name, " must match value, the matrix and left: expected shape ",
-                sizes, ", got ", tensor.sym_sizes());
+    TORCH_CHECK(may_have_shape(tensor, sizes), op, ": ", name,
+                " must match value, the matrix and left: expected shape ", sizes, ", got ",
+                tensor.sym_sizes());
   };
   at::SymDimVector sizes{shape.rows, heads};
   if (left.dim() == 3) sizes.push_back(left.sym_size(2));
@@ -45,13 +40,13 @@ Shape check_attention(const Op& call) {
   sizes[0] = shape.columns;
   check_sizes("right", right, sizes);
   if (is_given(call.bias)) {
-    check_like(op, "bias", *call.bias, "value", value);
+    check_like(op, {"bias", *call.bias}, {"value", value});
     check_sizes("bias", *call.bias, {shape.entries, heads});
   }
   if constexpr (requires { call.t_ptr; }) check_transpose(op, call, shape);
   if constexpr (requires { call.grad; }) {
     for (const auto& [name, tensor] : {std::pair("grad", &call.grad), {"out", &call.out}}) {
-      check_like(op, name, *tensor, "value", value);
+      check_like(op, {name, *tensor}, {"value", value});
       check_sizes(name, *tensor, {shape.rows, heads, value.sym_size(2)});
     }
     check_sizes("log_sum", call.log_sum, {shape.rows, heads});

@@ -3,8 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <array>
-
 #include "binding/grad_node.h"
 #include "spmm/binding/spmm_reference.h"
 
@@ -27,44 +25,39 @@ struct Sparse {
 // A matrix and its transpose in a node.
 class SavedMatrix {
  public:
-  SavedMatrix() = default;
-
   template <typename Op>
-  SavedMatrix(const Op& op, const Shape& shape) : columns_(shape.columns) {
-    save(1, value_or_undefined(op.index));
-    save(2, value_or_undefined(op.entry));
+  SavedMatrix(GradNode* node, const Op& op, const Shape& shape)
+      : ptr_(node),
+        index_(node, op.index),
+        entry_(node, op.entry),
+        t_ptr_(node),
+        t_index_(node),
+        t_entry_(node),
+        columns_(shape.columns) {
     if constexpr (requires { op.t_ptr; }) {
-      save(3, value_or_undefined(op.t_ptr));
-      save(4, value_or_undefined(op.t_index));
-      save(5, value_or_undefined(op.t_entry));
+      has_transpose_ = is_given(op.t_ptr);
+      t_ptr_.save(op.t_ptr);
+      t_index_.save(op.t_index);
+      t_entry_.save(op.t_entry);
     }
     // The gradient of a maximum reads ptr only to make what is not given.
     if constexpr (requires { op.reduce; }) {
-      if (is_extremum(op.reduce) && given_[1] && given_[3]) return;
+      if (is_extremum(op.reduce) && is_given(op.index) && has_transpose_) return;
     }
-    save(0, op.ptr);
+    ptr_.save(op.ptr);
   }
 
-  Sparse own() const { return {unpacked(0), unpacked(1), unpacked(2)}; }
+  Sparse own() const { return {ptr_.unpack(), index_.unpack(), entry_.unpack()}; }
   Sparse transpose(const Sparse& own) const {
-    if (!given_[3]) return own.transposed(columns_);
-    return {unpacked(3), unpacked(4), unpacked(5)};
+    if (!has_transpose_) return own.transposed(columns_);
+    return {t_ptr_.unpack(), t_index_.unpack(), t_entry_.unpack()};
   }
-  bool has_transpose() const { return given_[3]; }
-  void reset() {
-    for (torch::autograd::SavedVariable& tensor : saved_) tensor.reset_data();
-  }
+  bool has_transpose() const { return has_transpose_; }
 
  private:
-  void save(size_t i, const Tensor& tensor) {
-    given_[i] = tensor.defined();
-    if (given_[i]) saved_[i] = {tensor, /*is_output=*/false};
-  }
-  Tensor unpacked(size_t i) const { return given_[i] ? saved_[i].unpack() : Tensor(); }
-
-  std::array<torch::autograd::SavedVariable, 6> saved_;
-  std::array<bool, 6> given_{};
-  SymInt columns_ = 0;
+  GradNode::Saved ptr_, index_, entry_, t_ptr_, t_index_, t_entry_;
+  bool has_transpose_ = false;
+  SymInt columns_;
 };
 
 template <typename Op>

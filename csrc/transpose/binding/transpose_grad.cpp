@@ -8,18 +8,14 @@ namespace {
 
 using namespace autograd_names;
 
-struct Transpose2DBackward : torch::autograd::Node {
-  explicit Transpose2DBackward(const Transpose2D&) {}
+struct Transpose2DBackward : GradNode {
+  explicit Transpose2DBackward(const Transpose2D& op) : GradNode(op.self) {}
   std::string name() const override { return "GpuoptTranspose2DBackward"; }
 
-  variable_list apply(variable_list&& grads) override {
-    return {grads[0].defined() ? gpuopt::transpose2d(grads[0]) : Tensor()};
-  }
+  variable_list gradients(const Tensor& grad) override { return {gpuopt::transpose2d(grad)}; }
 };
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  impl<Transpose2D, linear_autograd<Transpose2DBackward, Transpose2D>>(m);
-}
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl_autograd<Transpose2D, Transpose2DBackward>(m); }
 
 }  // namespace
 }  // namespace gpuopt::transpose

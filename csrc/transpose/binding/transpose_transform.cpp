@@ -8,16 +8,13 @@ namespace {
 using at::Tensor;
 
 // The examples that vmap maps over become one more dimension of the batch.
-Tensor transpose2d_vmap(const Transpose2D& op) {
+Tensor transpose2d_vmap(const Transpose2D& op, const VmapLevel& level, const c10::SymInt&) {
   check(op);
-  const VmapLevel level;
   const VmapLevel::Operand operand = level.unwrap(op.self);
-  const std::optional<int64_t> front =
-      operand.batch_dim.has_value() ? std::optional<int64_t>(0) : std::nullopt;
-  return level.wrap(gpuopt::transpose2d(operand.aligned(operand.logical_dim())), front);
+  return level.wrap(gpuopt::transpose2d(operand.aligned(operand.logical_dim())), 0);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl<Transpose2D, transpose2d_vmap>(m); }
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl_vmap<Transpose2D, transpose2d_vmap>(m); }
 
 }  // namespace
 }  // namespace gpuopt::transpose

@@ -12,9 +12,12 @@ using namespace autograd_names;
 
 // The node of a forward or backward call, which calls the other one. No tensor is saved.
 template <typename Op>
-struct AdjointNode : torch::autograd::Node {
+struct AdjointNode : GradNode {
   explicit AdjointNode(const Op& op)
-      : output_size_(op.output_size.vec()), scales_h_(op.scales_h), scales_w_(op.scales_w) {
+      : GradNode(op.from),
+        output_size_(op.output_size.vec()),
+        scales_h_(op.scales_h),
+        scales_w_(op.scales_w) {
     if constexpr (!kIsBackward<Op>) input_size_ = op.from.sym_sizes().vec();
   }
 
@@ -23,13 +26,12 @@ struct AdjointNode : torch::autograd::Node {
     return name + (kIsBackward<Op> ? "BackwardBackward" : "Backward");
   }
 
-  variable_list apply(variable_list&& grads) override {
-    if (!grads[0].defined()) return {Tensor()};
+  variable_list gradients(const Tensor& grad) override {
     if constexpr (kIsBackward<Op>) {
-      return {call(Upsample2d<Op::kExact>{grads[0], output_size_, scales_h_, scales_w_})};
+      return {call(Upsample2d<Op::kExact>{grad, output_size_, scales_h_, scales_w_})};
     } else {
-      return {call(Upsample2dBackward<Op::kExact>{grads[0], output_size_, input_size_, scales_h_,
-                                                  scales_w_})};
+      return {call(
+          Upsample2dBackward<Op::kExact>{grad, output_size_, input_size_, scales_h_, scales_w_})};
     }
   }
 
@@ -38,14 +40,8 @@ struct AdjointNode : torch::autograd::Node {
   std::optional<double> scales_h_, scales_w_;
 };
 
-template <typename... Ops>
-void impl_autograd(torch::Library& m) {
-  (impl<Ops, linear_autograd<AdjointNode<Ops>, Ops>>(m), ...);
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  impl_autograd<UpsampleNearest2d, UpsampleNearest2dBackward>(m);
-  impl_autograd<UpsampleNearestExact2d, UpsampleNearestExact2dBackward>(m);
+  Ops::for_each([&]<typename Op>() { impl_autograd<Op, AdjointNode<Op>>(m); });
 }
 
 }  // namespace

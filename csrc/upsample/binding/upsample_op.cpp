@@ -15,8 +15,8 @@ using c10::SymInt;
 using c10::SymIntArrayRef;
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  define<UpsampleNearest2d, UpsampleNearest2dVec, UpsampleNearest2dBackward>(m);
-  define<UpsampleNearestExact2d, UpsampleNearestExact2dVec, UpsampleNearestExact2dBackward>(m);
+  Ops::for_each([&]<typename Op>() { define<Op>(m); });
+  define<UpsampleNearest2dVec, UpsampleNearestExact2dVec>(m);
 }
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
@@ -42,14 +42,8 @@ Tensor upsample_cpu(const Op& op) {
   return call_aten(name_of<Op>(), op.from.scalar_type(), "", [&] { return by_aten(op); });
 }
 
-template <typename... Ops>
-void impl_cpu(torch::Library& m) {
-  (impl<Ops, upsample_cpu<Ops>>(m), ...);
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl_cpu<UpsampleNearest2d, UpsampleNearest2dBackward>(m);
-  impl_cpu<UpsampleNearestExact2d, UpsampleNearestExact2dBackward>(m);
+  Ops::for_each([&]<typename Op>() { impl<Op, upsample_cpu<Op>>(m); });
 }
 
 // ---------------------------------------------------------------- Meta: shapes, maybe symbolic
@@ -75,14 +69,8 @@ Tensor upsample_meta(const Op& op) {
   return at::empty_symint(shape, op.from.options().memory_format(format_of(op.from)));
 }
 
-template <typename... Ops>
-void impl_meta(torch::Library& m) {
-  (impl<Ops, upsample_meta<Ops>>(m), ...);
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl_meta<UpsampleNearest2d, UpsampleNearest2dBackward>(m);
-  impl_meta<UpsampleNearestExact2d, UpsampleNearestExact2dBackward>(m);
+  Ops::for_each([&]<typename Op>() { impl<Op, upsample_meta<Op>>(m); });
 }
 
 // ---------------------------------------------------------------- .vec: sizes or factors
