@@ -5,42 +5,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "override/reason.h"
 
 namespace gpuopt::overriding {
 
 // Forms of one operator (functional, in place) have one name.
-enum class Operator : uint8_t {
-  kSum,
-  kMean,
-  kAmax,
-  kAmin,
-  kMul,
-  kUpsample,
-  kUpsampleBackward,
-  kExactUpsample,
-  kExactUpsampleBackward,
-  kIndexAdd,
-  kScatterAdd,
-  kScatterReduce,
-  kIndexPut,
-  kEmbeddingDenseBackward,
-  kIndexSelect,
-  kConvolution,
-  kConvolutionBackward,
-  kDot,
-  kVdot,
-  kCopy,
-  kSegmentReduce,
-  kSegmentReduceBackward,
-  kMm,
-  kAddmm,
-  kSampledAddmm,
-  kMmReduce,
-  kMmReduceBackward,
-};
-
 constexpr std::array kOperatorNames{
     "sum",
     "mean",
@@ -70,6 +41,15 @@ constexpr std::array kOperatorNames{
     "_sparse_mm_reduce_impl",
     "_sparse_mm_reduce_impl_backward",
 };
+
+enum class Operator : uint8_t {};  // the index of a name
+
+consteval Operator operator_named(std::string_view name) {
+  for (size_t i = 0; i < kOperatorNames.size(); ++i) {
+    if (name == kOperatorNames[i]) return Operator{static_cast<uint8_t>(i)};
+  }
+  throw "no such operator";
+}
 
 class Calls {
  public:
