@@ -140,6 +140,13 @@ inline void check_writable(const char* op, NamedTensor written,
   }
 }
 
+// Whether `out`, which is to have these sizes, may be written while the input is read.
+inline bool is_apart(const at::Tensor& out, const at::Tensor& input, at::IntArrayRef sizes) {
+  return !out.is_alias_of(input) ||
+         (out.sizes().equals(sizes) &&
+          at::get_overlap_status(out, input) == at::MemOverlapStatus::No);
+}
+
 inline void check_castable(const char* op, const char* name, at::ScalarType result,
                            at::ScalarType written) {
   TORCH_CHECK(at::canCast(result, written), op, ": ", name,

@@ -272,6 +272,12 @@ void impl(torch::Library& m) {
   m.impl(detail::full_name<Op>().c_str(), detail::Kernel<Op, kernel>::run);
 }
 
+// The overload of a kernel for an operator:
+//
+//   Ops::for_each([&]<typename Op>() { impl<Op, KernelOf<Op>(on_cpu)>(m); });
+template <typename Op>
+using KernelOf = typename Form<Op>::Result (*)(const Op&);
+
 template <typename... Ops>
 void impl_fallthrough(torch::Library& m) {
   (m.impl(detail::full_name<Ops>().c_str(), torch::CppFunction::makeFallthrough()), ...);

@@ -8,6 +8,7 @@
 #include "binding/check.h"
 #include "binding/plain.h"
 #include "segment/segment_ops.h"
+#include "spmm/binding/spmm_check.h"
 #include "spmm/spmm_problem.h"
 
 namespace gpuopt::segment {
@@ -45,15 +46,13 @@ inline bool holds(at::ScalarType dtype, double number) {
 }
 
 inline bool is_signed_or_byte(const Tensor& x) {
-  const auto dtype = x.scalar_type();
-  return dtype == at::kByte || dtype == at::kChar || dtype == at::kShort || dtype == at::kInt ||
-         dtype == at::kLong;
+  return at::isIntegralType(x.scalar_type(), /*includeBool=*/false) &&
+         !at::isBarebonesUnsignedType(x.scalar_type());
 }
 
 // The dtype in which values are reduced on the CPU.
 inline at::ScalarType compute_type(const Tensor& x) {
-  if (is_signed_or_byte(x)) return at::kLong;
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return is_signed_or_byte(x) ? at::kLong : spmm::compute_type(x);
 }
 
 inline c10::SymInt segments_of(const Tensor& offsets) { return offsets.sym_size(0) - 1; }

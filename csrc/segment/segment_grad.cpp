@@ -4,6 +4,7 @@
 
 #include "binding/grad_node.h"
 #include "segment/segment_check.h"
+#include "spmm/binding/spmm_reference.h"
 
 namespace gpuopt::segment {
 namespace {
@@ -13,11 +14,6 @@ using c10::SymInt;
 
 // ---------------------------------------------------------------- formulas
 
-// The dtype in which formulas of several operators are computed.
-at::ScalarType formula_type(const Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 Tensor sum_rows(const Tensor& x, const Tensor& offsets) {
   if (x.is_complex()) return at::view_as_complex(sum_rows(at::view_as_real(x), offsets));
   return call(SegmentReduce{x, offsets, "sum", std::nullopt});
@@ -25,15 +21,6 @@ Tensor sum_rows(const Tensor& x, const Tensor& offsets) {
 
 Tensor expand_rows(const Tensor& rows, const Tensor& offsets, const SymInt& entries) {
   return call(SegmentExpand{rows, offsets, entries});
-}
-
-// Rows of the segments, divided by the number of their entries.
-Tensor divided(const Tensor& rows, const Tensor& offsets) {
-  const auto wide = formula_type(rows);
-  std::vector<SymInt> sizes(rows.dim(), 1);
-  sizes[0] = rows.sym_size(0);
-  const Tensor counts = offsets.diff().clamp_min(1).to(wide).reshape_symint(sizes);
-  return rows.to(wide).div(counts).to(rows.scalar_type());
 }
 
 // The values of the entries that `arg` names, and 0 where it names none.
@@ -49,7 +36,7 @@ Tensor selected(const Tensor& x, const Tensor& arg) {
 // is 0, but the derivative of a segment's only zero is that of the zero. So second derivatives are
 // exact, too.
 Tensor product_gradient(const Tensor& grad, const Tensor& data, const Tensor& offsets) {
-  const auto wide = formula_type(data);
+  const auto wide = spmm::compute_type(data);
   const SymInt entries = data.sym_size(0);
   const Tensor x = data.to(wide), is_zero = x.eq(0);
   const auto of_entries = [&](const Tensor& rows) { return expand_rows(rows, offsets, entries); };
@@ -67,7 +54,7 @@ Tensor product_gradient(const Tensor& grad, const Tensor& data, const Tensor& of
 
 Tensor softmax_gradient(const SegmentSoftmaxBackward& op) {
   const auto& [grad, result, offsets] = op;
-  const auto wide = formula_type(result);
+  const auto wide = spmm::compute_type(result);
   const Tensor g = grad.to(wide), y = result.to(wide);
   const Tensor sums = expand_rows(sum_rows(g.mul(y), offsets), offsets, y.sym_size(0));
   return y.mul(g.sub(sums)).to(result.scalar_type());
@@ -86,7 +73,8 @@ struct SumNode : GradNode {
 
   variable_list gradients(const Tensor& grad) override {
     const Tensor offsets = offsets_.unpack();
-    return {expand_rows(is_mean_ ? divided(grad, offsets) : grad, offsets, entries_)};
+    return {expand_rows(is_mean_ ? spmm::divided_by_counts(grad, offsets, /*row_dim=*/0) : grad,
+                        offsets, entries_)};
   }
   static Tensor tangent(const SegmentReduce& op, const Tensor&) {
     return call(SegmentReduce{tangent_of(op.data), op.offsets, op.reduce, 0.0});

@@ -3,7 +3,7 @@
 // for autocast, because they compute half types in float32.
 #include <array>
 
-#include "binding/index_vmap.h"
+#include "binding/vmap.h"
 #include "segment/segment_check.h"
 
 namespace gpuopt::segment {

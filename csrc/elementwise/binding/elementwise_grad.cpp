@@ -9,31 +9,6 @@ namespace {
 
 using namespace autograd_names;
 
-// The tangent of a result. It must not alias an input's tangent, because in-place operators on the
-// result write to the result's tangent.
-template <typename Op>
-Tensor tangent_of_call(const Op& op, const Tensor& result) {
-  const auto inputs = op.inputs();
-  Tensor sum;
-  const auto add = [&](const Tensor& term) {
-    sum = sum.defined() ? gpuopt::axpy(term, sum) : term;
-  };
-  const Tensor& first = inputs[0].tensor;
-  if constexpr (kHasNumber<Op>) {
-    if (has_tangent(first)) add(gpuopt::mul(tangent_of(first), op.number()));
-  } else {
-    const Tensor& second = inputs[1].tensor;
-    if (has_tangent(first)) add(gpuopt::mul(tangent_of(first), primal_of(second)));
-    if (has_tangent(second)) add(gpuopt::mul(primal_of(first), tangent_of(second)));
-  }
-  if constexpr (kInputs<Op> > kFactors<Op>) {
-    const Tensor own = tangent_of(inputs.back().tensor);
-    if (own.defined()) add(sum.defined() ? own : own.clone());
-  }
-  if (sum.scalar_type() != result.scalar_type()) sum = sum.to(result.scalar_type());
-  return sum.expand_symint(result.sym_sizes());
-}
-
 // d(a b + c) = b' da + a' db + dc, with ' the conjugate.
 template <typename Op>
 struct Backward : ProductNode {
@@ -52,8 +27,30 @@ struct Backward : ProductNode {
     return inputs;
   }
 
-  static Tensor tangent(const Op& op, const Tensor& result) { return tangent_of_call(op, result); }
-  static Tensor tangent(const Inplace<Op>& call) { return tangent_of_call(call.in, call.self); }
+  // The tangent of a result. It must not alias an input's tangent, because in-place operators on
+  // the result write to the result's tangent.
+  static Tensor tangent(const Op& op, const Tensor& result) {
+    const auto inputs = op.inputs();
+    Tensor sum;
+    const auto add = [&](const Tensor& term) {
+      sum = sum.defined() ? call(Axpy{term, sum, 1}) : term;
+    };
+    const Tensor& first = inputs[0].tensor;
+    if constexpr (kHasNumber<Op>) {
+      if (has_tangent(first)) add(gpuopt::mul(tangent_of(first), op.number()));
+    } else {
+      const Tensor& second = inputs[1].tensor;
+      if (has_tangent(first)) add(gpuopt::mul(tangent_of(first), primal_of(second)));
+      if (has_tangent(second)) add(gpuopt::mul(primal_of(first), tangent_of(second)));
+    }
+    if constexpr (kInputs<Op> > kFactors<Op>) {
+      const Tensor own = tangent_of(inputs.back().tensor);
+      if (own.defined()) add(sum.defined() ? own : own.clone());
+    }
+    if (sum.scalar_type() != result.scalar_type()) sum = sum.to(result.scalar_type());
+    return sum.expand_symint(result.sym_sizes());
+  }
+  static Tensor tangent(const Inplace<Op>& call) { return tangent(call.in, call.self); }
 
  private:
   // `overwrites`: the result overwrites the first factor, whose old value is then copied.
@@ -84,7 +81,7 @@ struct Backward : ProductNode {
 };
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  for_each_operator([&]<typename Op>() { impl_autograd<Op, Backward<Op>>(m); });
+  Ops::for_each([&]<typename Op>() { impl_autograd<Op, Backward<Op>>(m); });
   impl_inplace_autograd<MulTensor, Backward<MulTensor>>(m);
   impl_inplace_autograd<MulScalar, Backward<MulScalar>>(m);
   impl_out_without_derivatives<MulTensor, MulScalar>(m);

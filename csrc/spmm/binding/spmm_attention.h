@@ -7,7 +7,7 @@
 #include "binding/dtypes.h"
 #include "index_select/index_select_ops.h"
 #include "segment/segment_ops.h"
-#include "spmm/binding/spmm_saved.h"
+#include "spmm/binding/spmm_grad.h"
 #include "spmm/spmm_attention_plan.h"
 
 namespace gpuopt::spmm {
@@ -70,25 +70,9 @@ bool is_fused(const Op& op) {
 
 // The formulas of attention in differentiable operators. What is undefined is not given.
 struct AttentionFormula {
-  template <typename Op>
-  explicit AttentionFormula(const Op& op)
-      : a(matrix_of(op)),
-        left(op.left),
-        right(op.right),
-        value(op.value),
-        bias(value_or_undefined(op.bias)),
-        factor(op.factor) {
-    if constexpr (requires { op.t_ptr; }) transpose = transpose_of(op);
-  }
-  AttentionFormula(Sparse a, Sparse transpose, Tensor left, Tensor right, Tensor value, Tensor bias,
-                   double factor)
-      : a(std::move(a)),
-        transpose(std::move(transpose)),
-        left(std::move(left)),
-        right(std::move(right)),
-        value(std::move(value)),
-        bias(std::move(bias)),
-        factor(factor) {}
+  Sparse a, transpose;
+  Tensor left, right, value, bias;
+  double factor;
 
   Tensor out() const { return product(a, in_value_order(weights(scores())), value, transpose); }
 
@@ -114,10 +98,6 @@ struct AttentionFormula {
   Tensor value_grad(const Tensor& weight, const Tensor& grad) const {
     return product(transpose, weight, grad, a);
   }
-
-  Sparse a, transpose;
-  Tensor left, right, value, bias;
-  double factor;
 
  private:
   // For each entry and head, in the order of values: the products of two rows.
@@ -157,17 +137,24 @@ struct AttentionFormula {
   }
 };
 
+template <typename Op>
+AttentionFormula formula_of(const Op& op) {
+  Sparse transpose;
+  if constexpr (requires { op.t_ptr; }) transpose = transpose_of(op);
+  return {matrix_of(op), transpose, op.left, op.right, op.value, value_or_undefined(op.bias),
+          op.factor};
+}
+
 // The second result is zeros, as nothing reads it.
 inline GraphAttention::Result composed(const GraphAttention& op) {
   const Shape shape = check_attention(op);
   const auto options = op.value.options().dtype(compute_type(op.value));
-  return {AttentionFormula(op).out(),
-          at::zeros_symint({shape.rows, op.value.sym_size(1)}, options)};
+  return {formula_of(op).out(), at::zeros_symint({shape.rows, op.value.sym_size(1)}, options)};
 }
 
 inline GraphAttentionBackward::Result composed_backward(const GraphAttentionBackward& op) {
   check_attention(op);
-  return AttentionFormula(op).of_rows(op.grad);
+  return formula_of(op).of_rows(op.grad);
 }
 
 }  // namespace gpuopt::spmm

@@ -5,10 +5,16 @@
 // entries first. All formulas call differentiable operators, so higher derivatives follow.
 #include "spmm/binding/spmm_grad.h"
 
+#include <ATen/ATen.h>
+
 #include <vector>
+
+#include "spmm/binding/spmm_attention.h"
 
 namespace gpuopt::spmm {
 namespace {
+
+using namespace autograd_names;
 
 // Rows of any number of batches as (rows, heads, features), or (rows, features) without heads.
 Tensor without_batches(const Tensor& dense, int64_t row_dim, bool has_heads) {
@@ -29,16 +35,6 @@ Tensor value_gradient(const Sparse& a, const Tensor& grad, const Tensor& dense, 
       a.ptr, if_defined(a.index), if_defined(a.entry), without_batches(grad, row_dim, has_heads),
       without_batches(dense, row_dim, has_heads), has_heads, if_defined(transpose.ptr),
       if_defined(transpose.index), if_defined(transpose.entry)});
-}
-
-// Rows divided by the number of their entries, which is counted in integers.
-Tensor divided_by_counts(const Tensor& rows, const Tensor& ptr, int64_t row_dim) {
-  const auto dtype = compute_type(rows);
-  std::vector<int64_t> shape(static_cast<size_t>(rows.dim() - row_dim), 1);
-  shape[0] = -1;
-  const Tensor counts = ptr.slice(0, 1) - ptr.slice(0, 0, -1);
-  const Tensor divisors = counts.clamp_min(1).to(dtype).view(shape);
-  return rows.to(dtype).div(divisors).to(rows.scalar_type());
 }
 
 // ---------------------------------------------------------------- nodes
@@ -110,6 +106,72 @@ TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   impl<Spmm, spmm_autograd>(m);
   impl_autograd<Sddmm, SddmmNode>(m);
 }
+
+// ---------------------------------------------------------------- attention
+
+// A kernel computes what rows know of the gradient. Columns read two numbers of each entry and
+// head: its weight and the gradient of its score. Their gradients are sparse products with these as
+// values. A gradient that is to be differentiated again is a composition of differentiable
+// operators, and so are derivatives in forward mode.
+
+// Edges 0 to 3 are the edges of left, right, value and bias.
+struct AttentionNode : GradNode {
+  explicit AttentionNode(const GraphAttention& op)
+      : GradNode(op.left, op.right, op.value, op.bias),
+        matrix_(this, op, check_attention(op)),
+        left_(this, op.left),
+        right_(this, op.right),
+        value_(this, op.value),
+        bias_(this, op.bias),
+        factor_(op.factor) {}
+  std::string name() const override { return "GpuoptGraphAttentionBackward"; }
+
+  void save_result(const GraphAttention::Result& result) {
+    out_.save_result(std::get<0>(result));
+    log_sum_.save(std::get<1>(result));
+  }
+
+  // Calls with tangents are composed.
+  static Tensor tangent(const GraphAttention&, const GraphAttention::Result&) { return {}; }
+
+  variable_list gradients(const Tensor& grad) override {
+    variable_list inputs(4);
+    const bool for_right = task_should_compute_output(1), for_value = task_should_compute_output(2);
+    const Sparse own = matrix_.own();
+    const Sparse transpose =
+        for_right || for_value || matrix_.has_transpose() ? matrix_.transpose(own) : Sparse();
+    const AttentionFormula formula{
+        own, transpose, left_.unpack(), right_.unpack(), value_.unpack(), bias_.unpack(), factor_};
+    const auto [left_grad, weight, score_grad] =
+        at::GradMode::is_enabled() ? formula.of_rows(grad) : of_rows(formula, grad);
+    inputs[0] = left_grad;
+    if (for_right) inputs[1] = formula.right_grad(score_grad);
+    if (for_value) inputs[2] = formula.value_grad(weight, grad);
+    if (formula.bias.defined()) inputs[3] = score_grad;
+    return inputs;
+  }
+
+ private:
+  GraphAttentionBackward::Result of_rows(const AttentionFormula& f, const Tensor& grad) {
+    const Tensor out = out_.unpack(), log_sum = log_sum_.unpack();
+    return call(GraphAttentionBackward{grad, out, log_sum, f.a.ptr, f.a.index,
+                                       if_defined(f.a.entry), f.left, f.right, f.value,
+                                       if_defined(f.bias), f.factor});
+  }
+
+  SavedMatrix matrix_;
+  Saved left_, right_, value_, bias_, out_{this}, log_sum_{this};
+  double factor_;
+};
+
+GraphAttention::Result attention_autograd(const GraphAttention& op, DispatchKeySet keys) {
+  const bool is_dual = has_tangents(op);
+  if (!is_dual && !requires_grad(op)) return below_autograd(op, keys);
+  check_attention(op);
+  return is_dual || !is_fused(op) ? composed(op) : differentiate<AttentionNode>(op, keys);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl<GraphAttention, attention_autograd>(m); }
 
 }  // namespace
 }  // namespace gpuopt::spmm

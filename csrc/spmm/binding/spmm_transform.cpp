@@ -13,37 +13,25 @@ using Operand = VmapLevel::Operand;
 // ---------------------------------------------------------------- vmap
 
 // All examples have the same matrix, so the tensors that describe it have no batch dimension.
-Tensor shared(const VmapLevel& level, const char* op, const char* name, const Tensor& tensor) {
-  const Operand operand = level.unwrap(tensor);
-  TORCH_CHECK_NOT_IMPLEMENTED(!operand.batch_dim.has_value(), op, ": ", name,
-                              " must be the same for all examples of torch.vmap: expected None in "
-                              "in_dims, got ",
-                              operand.batch_dim.value_or(0));
-  return operand.value;
-}
-
-// The tensors that describe the matrix and its transpose, at the level below vmap.
 template <typename Op>
-struct Structure {
-  Structure(const VmapLevel& level, const Op& op)
-      : ptr(shared(level, name_of<Op>(), "ptr", op.ptr)),
-        index(option(level, "index", op.index)),
-        entry(option(level, "entry", op.entry)) {
-    if constexpr (requires { op.t_ptr; }) {
-      t_ptr = option(level, "t_ptr", op.t_ptr);
-      t_index = option(level, "t_index", op.t_index);
-      t_entry = option(level, "t_entry", op.t_entry);
-    }
+void check_shared(const VmapLevel& level, const Op& op) {
+  const auto check = [&](const char* name, const TensorOption& tensor) {
+    if (!is_given(tensor)) return;
+    const Operand operand = level.unwrap(*tensor);
+    TORCH_CHECK_NOT_IMPLEMENTED(!operand.batch_dim.has_value(), name_of<Op>(), ": ", name,
+                                " must be the same for all examples of torch.vmap: expected None "
+                                "in in_dims, got ",
+                                operand.batch_dim.value_or(0));
+  };
+  check("ptr", op.ptr);
+  check("index", op.index);
+  check("entry", op.entry);
+  if constexpr (requires { op.t_ptr; }) {
+    check("t_ptr", op.t_ptr);
+    check("t_index", op.t_index);
+    check("t_entry", op.t_entry);
   }
-
-  static TensorOption option(const VmapLevel& level, const char* name, const TensorOption& tensor) {
-    if (!is_given(tensor)) return std::nullopt;
-    return shared(level, name_of<Op>(), name, *tensor);
-  }
-
-  Tensor ptr;
-  TensorOption index, entry, t_ptr, t_index, t_entry;
-};
+}
 
 // The operands of a product with dense rows in which the examples are folded, and the way back.
 //
@@ -103,31 +91,31 @@ class Folded {
 };
 
 Tensor spmm_vmap(const Spmm& op, const VmapLevel& level, const SymInt& examples) {
-  const Structure<Spmm> a(level, op);
+  check_shared(level, op);
   const Folded folded(level, examples, op.value, op.dense, name_of<Spmm>());
-  return folded.wrapped(call(Spmm{a.ptr, a.index, a.entry, folded.value(), folded.dense(),
-                                  op.reduce, a.t_ptr, a.t_index, a.t_entry}));
+  return folded.wrapped(call(Spmm{op.ptr, op.index, op.entry, folded.value(), folded.dense(),
+                                  op.reduce, op.t_ptr, op.t_index, op.t_entry}));
 }
 
 SpmmArg::Result arg_vmap(const SpmmArg& op, const VmapLevel& level, const SymInt& examples) {
-  const Structure<SpmmArg> a(level, op);
+  check_shared(level, op);
   const Folded folded(level, examples, op.value, op.dense, name_of<SpmmArg>());
   const auto [result, arg] =
-      call(SpmmArg{a.ptr, a.index, a.entry, folded.value(), folded.dense(), op.reduce});
+      call(SpmmArg{op.ptr, op.index, op.entry, folded.value(), folded.dense(), op.reduce});
   return {folded.wrapped(result), folded.wrapped(arg)};
 }
 
 Tensor selected_vmap(const SpmmSelected& op, const VmapLevel& level, const SymInt& examples) {
-  const Structure<SpmmSelected> a(level, op);
+  check_shared(level, op);
   const Folded folded(level, examples, op.value, op.dense, name_of<SpmmSelected>());
   const Tensor selected = folded.rows(level.unwrap(op.selected));
   return folded.wrapped(
-      call(SpmmSelected{a.ptr, a.index, a.entry, folded.value(), folded.dense(), selected}));
+      call(SpmmSelected{op.ptr, op.index, op.entry, folded.value(), folded.dense(), selected}));
 }
 
 // Examples are heads.
 Tensor sddmm_vmap(const Sddmm& op, const VmapLevel& level, const SymInt& examples) {
-  const Structure<Sddmm> s(level, op);
+  check_shared(level, op);
   const int64_t dims = op.heads ? 3 : 2;
   const auto folded = [&](NamedTensor factor) {
     const Operand operand = level.unwrap(factor.tensor);
@@ -137,8 +125,8 @@ Tensor sddmm_vmap(const Sddmm& op, const VmapLevel& level, const SymInt& example
     return op.heads ? rows.flatten(1, 2) : rows;
   };
   const Tensor a = folded({"a", op.a}), b = folded({"b", op.b});
-  const Tensor result =
-      call(Sddmm{s.ptr, s.index, s.entry, a, b, /*heads=*/true, s.t_ptr, s.t_index, s.t_entry});
+  const Tensor result = call(
+      Sddmm{op.ptr, op.index, op.entry, a, b, /*heads=*/true, op.t_ptr, op.t_index, op.t_entry});
   if (!op.heads) return level.wrap(result, 1);
   return level.wrap(result.unflatten_symint(1, std::array<SymInt, 2>{examples, op.a.sym_size(1)}),
                     1);
