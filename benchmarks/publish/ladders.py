@@ -38,9 +38,9 @@ def plot_of(op: str, about: str = "GB/s of every step") -> str:
 
 def folder_of(op: str) -> Path:
     """The folder of the operator's ladder: csrc/<room>/ladder."""
-    for path in sorted((ROOT / "csrc").rglob("*_ladder_op.cpp")):
+    for path in sorted((ROOT / "csrc").rglob("*_op.cpp")):
         if re.search(rf'RegisterLadder \w+\(\s*[\w.]+,\s*"{op}\(', path.read_text()):
-            return path.parent
+            return ROOT / "csrc" / path.relative_to(ROOT / "csrc").parts[0] / "ladder"
     raise ValueError(f"no room registers a ladder of {op}")
 
 

@@ -31,10 +31,56 @@ c10::ArrayRef<Size> sizes_of(const at::Tensor& tensor) {
   }
 }
 
+inline bool is_real_float(at::ScalarType dtype) {
+  return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
+         dtype == at::kDouble;
+}
+
 inline bool is_known_zero(int64_t size) { return size == 0; }
 inline bool is_known_zero(const c10::SymInt& size) { return TORCH_GUARD_OR_FALSE(size.sym_eq(0)); }
 
 inline bool is_cpu_scalar(const at::Tensor& tensor) { return tensor.dim() == 0 && tensor.is_cpu(); }
+
+// Unlike check_same_device(), this also refuses a zero-dimensional CPU tensor.
+inline void check_device_of(const char* op, NamedTensor argument, NamedTensor first) {
+  TORCH_CHECK(argument.tensor.device() == first.tensor.device(), op, ": ", argument.name,
+              " must be on the device of ", first.name, ": expected ", first.tensor.device(),
+              ", got ", argument.tensor.device());
+}
+
+inline void check_dtype_of(const char* op, NamedTensor argument, NamedTensor first) {
+  TORCH_CHECK(argument.tensor.scalar_type() == first.tensor.scalar_type(), op, ": ", argument.name,
+              " must have the dtype of ", first.name, ": expected ", first.tensor.scalar_type(),
+              ", got ", argument.tensor.scalar_type());
+}
+
+inline void check_input_dtype(const char* op, NamedTensor argument, const at::Tensor& input) {
+  TORCH_CHECK(argument.tensor.scalar_type() == input.scalar_type(), op, ": ", argument.name,
+              " must have input's dtype: expected ", input.scalar_type(), ", got ",
+              argument.tensor.scalar_type());
+}
+
+inline void check_index_dtype(const char* op, const char* name, at::ScalarType dtype) {
+  TORCH_CHECK(dtype == at::kLong || dtype == at::kInt, op, ": ", name,
+              " must be int32 or int64: expected Int or Long, got ", dtype);
+}
+
+// Returns `dim` counted from the front. A tensor without dimensions accepts 0 and -1.
+inline int64_t checked_dim(const char* op, int64_t dim, int64_t rank, const char* what = "input") {
+  const int64_t count = rank == 0 ? 1 : rank;
+  TORCH_CHECK_INDEX(-count <= dim && dim < count, op, ": dim must be a dimension of ", what,
+                    ": expected a value from ", -count, " to ", count - 1, ", got ", dim);
+  return dim < 0 ? dim + count : dim;
+}
+
+// Sizes that depend on data are not compared.
+inline bool may_have_shape(const at::Tensor& tensor, at::SymIntArrayRef sizes) {
+  bool fits = tensor.dim() == static_cast<int64_t>(sizes.size());
+  for (int64_t d = 0; fits && d < tensor.dim(); ++d) {
+    fits = TORCH_GUARD_OR_TRUE(tensor.sym_size(d).sym_eq(sizes[d]));
+  }
+  return fits;
+}
 
 // All tensors must be on one device. Zero-dimensional CPU tensors go with any device.
 inline void check_same_device(const char* op, std::initializer_list<NamedTensor> arguments) {
@@ -45,9 +91,7 @@ inline void check_same_device(const char* op, std::initializer_list<NamedTensor>
       first = &argument;
       continue;
     }
-    TORCH_CHECK(argument.tensor.device() == first->tensor.device(), op, ": ", argument.name,
-                " must be on the device of ", first->name, ": expected ", first->tensor.device(),
-                ", got ", argument.tensor.device());
+    check_device_of(op, argument, *first);
   }
 }
 
@@ -94,6 +138,13 @@ inline void check_writable(const char* op, NamedTensor written,
                 " must not share memory with a part of ", input.name,
                 ": expected separate or identical memory, got a partial overlap (clone() one)");
   }
+}
+
+// Whether `out`, which is to have these sizes, may be written while the input is read.
+inline bool is_apart(const at::Tensor& out, const at::Tensor& input, at::IntArrayRef sizes) {
+  return !out.is_alias_of(input) ||
+         (out.sizes().equals(sizes) &&
+          at::get_overlap_status(out, input) == at::MemOverlapStatus::No);
 }
 
 inline void check_castable(const char* op, const char* name, at::ScalarType result,

@@ -7,6 +7,11 @@
 
 namespace gpuopt {
 
+// No kernel reads uint16, uint32, uint64 and float8: they are converted to a copy first.
+inline bool is_converted(at::ScalarType type) {
+  return at::isBarebonesUnsignedType(type) || at::isFloat8Type(type);
+}
+
 inline DType to_dtype(const char* op, at::ScalarType type) {
   switch (type) {
     case at::kBool:

@@ -1,5 +1,24 @@
-// Helpers to write derivatives with. Older versions of torch own autograd nodes by std::shared_ptr,
-// newer ones by c10::intrusive_ptr. Only this file knows the difference.
+// Derivatives. The derivative of an operator is a node, made of the call:
+//
+//   struct SinBackward : GradNode {
+//     explicit SinBackward(const Sin& op) : GradNode(op.self), self_(this, op.self) {}
+//     std::string name() const override { return "GpuoptSinBackward"; }
+//     variable_list gradients(const Tensor& grad) override {
+//       return {gpuopt::mul(grad, self_.unpack().cos())};
+//     }
+//     static Tensor tangent(const Sin& op, const Tensor& result) {
+//       return gpuopt::mul(tangent_of(op.self), primal_of(op.self).cos());
+//     }
+//     Saved self_;
+//   };
+//
+//   TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl_autograd<Sin, SinBackward>(m); }
+//
+// Formulas call differentiable operators, so higher derivatives follow. An operator that is linear
+// in one tensor needs no tangent(). A node that saves the result has a function save_result().
+//
+// Older versions of torch own nodes by std::shared_ptr, newer ones by c10::intrusive_ptr. Only this
+// file knows the difference.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -8,6 +27,8 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -44,23 +65,74 @@ auto pointer_to(Node* node) {
   }
 }
 
-// The node of a product of two factors. It saves each factor if the other one needs a gradient.
-// Edges 0 and 1 are the edges of the factors.
-class ProductNode : public torch::autograd::Node {
+// A node that saves tensors. It has the edges of `inputs`, in their order.
+class GradNode : public torch::autograd::Node {
  public:
-  void save_factors(const at::Tensor& first, const at::Tensor& second) {
-    if (next_edge(1).is_valid()) first_ = {first, /*is_output=*/false};
-    if (next_edge(0).is_valid()) second_ = {second, /*is_output=*/false};
+  template <typename... Inputs>
+  explicit GradNode(const Inputs&... inputs)
+      : Node(torch::autograd::collect_next_edges(inputs...)) {}
+
+  // The gradients of the inputs, from the gradient of the result. A node of several results
+  // overrides apply() instead.
+  virtual torch::autograd::variable_list gradients(const at::Tensor& /*grad*/) { return {}; }
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!grads[0].defined()) return torch::autograd::variable_list(num_outputs());
+    return gradients(grads[0]);
   }
 
   void release_variables() override {
     std::lock_guard<std::mutex> lock(mutex_);
-    first_.reset_data();
-    second_.reset_data();
+    for (Saved* saved = saved_; saved != nullptr; saved = saved->next_) saved->tensor_.reset_data();
+  }
+
+  // A tensor that the node saves until autograd frees it. An undefined one is saved as such.
+  class Saved {
+   public:
+    explicit Saved(GradNode* node) : node_(node), next_(std::exchange(node->saved_, this)) {}
+    template <typename Input>  // a tensor or an optional one
+    Saved(GradNode* node, const Input& input) : Saved(node) {
+      save(input);
+    }
+    template <typename Input>
+    void save(const Input& input) {
+      tensor_ = {input, /*is_output=*/false};
+    }
+    // For a result of the node's operator.
+    void save_result(const at::Tensor& result) {
+      tensor_ = {result, /*is_output=*/true};
+      is_result_ = true;
+    }
+    at::Tensor unpack() const {
+      return is_result_ ? tensor_.unpack(pointer_to(node_)) : tensor_.unpack();
+    }
+
+   private:
+    friend class GradNode;
+    GradNode* node_;
+    Saved* next_;
+    torch::autograd::SavedVariable tensor_;
+    bool is_result_ = false;
+  };
+
+ private:
+  Saved* saved_ = nullptr;  // a list of all
+};
+
+// The node of a product of two factors. It saves each factor if the other one needs a gradient.
+// Edges 0 and 1 are the edges of the factors.
+class ProductNode : public GradNode {
+ public:
+  using GradNode::GradNode;
+
+  void save_factors(const at::Tensor& first, const at::Tensor& second) {
+    if (next_edge(1).is_valid()) first_.save(first);
+    if (next_edge(0).is_valid()) second_.save(second);
   }
 
  protected:
-  torch::autograd::SavedVariable first_, second_;
+  Saved first_{this}, second_{this};
 };
 
 // Calls the operator below autograd, from the operator's Autograd kernel.
@@ -119,20 +191,88 @@ bool has_tangents(const Op& op) {
   return any;
 }
 
-// The Autograd kernel of an operator that is linear in its first argument, the only tensor. Its
-// node is made of the call.
-template <typename Node, typename Op>
-at::Tensor linear_autograd(const Op& op, c10::DispatchKeySet keys) {
-  const at::Tensor& self = std::get<0>(Form<Op>::args(op));
-  NodePtr<Node> node;
-  if (torch::autograd::compute_requires_grad(self)) {
-    node = make_node<Node>(op);
-    node->set_next_edges(torch::autograd::collect_next_edges(self));
+// The tangent of the result of an operator that is linear in the only tensor that can have one.
+template <typename Op>
+at::Tensor linear_tangent(const Op& op) {
+  return call_mapped(op, [](const at::Tensor& x) { return has_tangent(x) ? tangent_of(x) : x; });
+}
+
+// The tangent of the result of an operator that is linear in each of two tensors: the sum of
+// f(first, second) with the tangent of one and the primal of the other. `first` may be optional.
+template <typename First, typename F>
+at::Tensor tangent_of_product(const First& first, const at::Tensor& second, F f) {
+  const std::optional<at::Tensor> factor = first;
+  const bool is_given = factor.has_value() && factor->defined();
+  at::Tensor sum;
+  if (has_tangent(second))
+    sum = f(is_given ? primal_of(*factor) : at::Tensor(), tangent_of(second));
+  if (!is_given || !has_tangent(*factor)) return sum;
+  const at::Tensor other = f(tangent_of(*factor), primal_of(second));
+  return sum.defined() ? at::add(sum, other) : other;
+}
+
+namespace detail {
+
+inline at::Tensor& first_of(at::Tensor& result) { return result; }
+template <typename... More>
+at::Tensor& first_of(std::tuple<at::Tensor, More...>& results) {
+  return std::get<0>(results);
+}
+
+template <typename Node, typename Op, typename... Result>
+at::Tensor tangent_by(const Op& op, const Result&... result) {
+  if constexpr (requires { Node::tangent(op, result...); }) {
+    return Node::tangent(op, result...);
+  } else if constexpr (requires { op.in; }) {
+    return linear_tangent(op.in);
+  } else {
+    return linear_tangent(op);
   }
-  at::Tensor result = below_autograd(op, keys);
-  if (node) torch::autograd::set_history(result, node);
-  if (has_tangent(self)) set_tangent(result, call_mapped(op, tangent_of));
+}
+
+}  // namespace detail
+
+// A node for the operator, if an argument requires a gradient.
+template <typename Node, typename Op, typename... More>
+NodePtr<Node> node_of(const Op& op, const More&... more) {
+  return requires_grad(op) ? make_node<Node>(op, more...) : NodePtr<Node>();
+}
+
+// Calls the operator below autograd. Its result, or the first of its results, gets a node and a
+// tangent.
+template <typename Node, typename Op>
+typename Form<Op>::Result differentiate(const Op& op, c10::DispatchKeySet keys) {
+  const NodePtr<Node> node = node_of<Node>(op);
+  auto result = below_autograd(op, keys);
+  at::Tensor& value = detail::first_of(result);
+  if (node) torch::autograd::set_history(value, node);
+  if (has_tangents(op)) set_tangent(value, detail::tangent_by<Node>(op, result));
+  if constexpr (requires { node->save_result(result); }) {
+    if (node) node->save_result(result);  // with its tangent
+  }
   return result;
+}
+
+// The node saves before the write what it needs.
+template <typename Node, typename Op>
+at::Tensor& differentiate_inplace(const Inplace<Op>& call, c10::DispatchKeySet keys) {
+  torch::autograd::check_inplace(call.self, requires_grad(call));
+  const NodePtr<Node> node = node_of<Node>(call);
+  const at::Tensor tangent = has_tangents(call) ? detail::tangent_by<Node>(call) : at::Tensor();
+  below_autograd(call, keys);
+  if (node) torch::autograd::rebase_history(call.self, node);
+  if (tangent.defined()) set_inplace_tangent(call.self, tangent);
+  return call.self;
+}
+
+// Register the Autograd kernel of an operator.
+template <typename Op, typename Node>
+void impl_autograd(torch::Library& m) {
+  impl<Op, differentiate<Node, Op>>(m);
+}
+template <typename Op, typename Node>
+void impl_inplace_autograd(torch::Library& m) {
+  impl<Inplace<Op>, differentiate_inplace<Node, Op>>(m);
 }
 
 // The names that most derivatives use.

@@ -255,10 +255,28 @@ void define(torch::Library& m) {
   (m.def(Form<Ops>::schema().c_str(), tags), ...);
 }
 
+// A list of operators:
+//
+//   using Ops = OpList<ReduceMax, ReduceMin>;
+//   Ops::for_each([&]<typename Op>() { impl<Op, reduce_cuda<Op>>(m); });
+template <typename... Ops>
+struct OpList {
+  template <typename F>
+  static void for_each(F f) {
+    (f.template operator()<Ops>(), ...);
+  }
+};
+
 template <typename Op, auto kernel>
 void impl(torch::Library& m) {
   m.impl(detail::full_name<Op>().c_str(), detail::Kernel<Op, kernel>::run);
 }
+
+// The overload of a kernel for an operator:
+//
+//   Ops::for_each([&]<typename Op>() { impl<Op, KernelOf<Op>(on_cpu)>(m); });
+template <typename Op>
+using KernelOf = typename Form<Op>::Result (*)(const Op&);
 
 template <typename... Ops>
 void impl_fallthrough(torch::Library& m) {

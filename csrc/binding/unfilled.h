@@ -7,6 +7,7 @@
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/native/Resize.h>
 #include <c10/core/DeviceGuard.h>
 
 namespace gpuopt {
@@ -45,6 +46,21 @@ inline at::Tensor unfilled_strided(at::IntArrayRef sizes, at::IntArrayRef stride
   const c10::DispatchKeySet keys(c10::DispatchKey::CUDA);
   return at::Tensor(at::detail::empty_strided_generic(sizes, strides, cuda_allocator(), keys,
                                                       options.dtype().toScalarType()));
+}
+
+// Writes a result to `out`, by write(tensor), once all arguments are checked. `is_apart`: out may
+// be written while the inputs are read. Otherwise the result is computed first and then copied.
+template <typename Write>
+at::Tensor& write_out(at::Tensor& out, at::IntArrayRef sizes, bool is_apart, Write write) {
+  if (is_apart) {
+    at::native::resize_output(out, sizes);
+    write(out);
+    return out;
+  }
+  const at::Tensor result = unfilled(sizes, out.options());
+  write(result);
+  at::native::resize_output(out, sizes);
+  return out.copy_(result);
 }
 
 }  // namespace gpuopt

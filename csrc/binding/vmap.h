@@ -1,4 +1,12 @@
-// Helpers for batching rules: they remove one vmap level from operands and add it to results.
+// Batching rules. A rule is a function of a call, the innermost level of vmap and its examples:
+//
+//   Tensor sin_vmap(const Sin& op, const VmapLevel& level, const SymInt& examples) {
+//     return level.wrap(call(Sin{level.unwrap(op.self).in_front(examples)}), 0);
+//   }
+//
+//   TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl_vmap<Sin, sin_vmap>(m); }
+//
+// A call whose tensors only another level maps over is passed on to that level.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,6 +15,9 @@
 #include <ATen/functorch/PlumbingHelper.h>
 
 #include <optional>
+#include <tuple>
+
+#include "binding/op.h"
 
 namespace gpuopt {
 
@@ -57,9 +68,76 @@ class VmapLevel {
     return {std::move(value), batch_dim};
   }
 
+  // The number of examples, or nothing if this level maps over none of the tensors.
+  template <typename Op>
+  std::optional<c10::SymInt> examples_of(const Op& op) const {
+    std::optional<c10::SymInt> examples;
+    for_each_tensor(op, [&](const at::Tensor& tensor) {
+      const Operand operand = unwrap(tensor);
+      if (operand.batch_dim.has_value()) examples = operand.value.sym_size(*operand.batch_dim);
+    });
+    return examples;
+  }
+
+  // The call at the level below.
+  template <typename Op>
+  typename Form<Op>::Result pass_on(const Op& op) const {
+    return wrap_all(call_mapped(op, [&](const at::Tensor& x) { return unwrap(x).value; }));
+  }
+
  private:
+  at::Tensor wrap_all(const at::Tensor& result) const { return wrap(result, std::nullopt); }
+  template <typename... Tensors>
+  std::tuple<Tensors...> wrap_all(const std::tuple<Tensors...>& results) const {
+    return std::apply(
+        [&](const auto&... each) { return std::tuple<Tensors...>(wrap_all(each)...); }, results);
+  }
+
   int64_t level_;
   c10::impl::ExcludeDispatchKeyGuard below_{c10::DispatchKey::FuncTorchBatched};
 };
+
+namespace detail {
+
+template <typename Op, auto rule>
+typename Form<Op>::Result batched(const Op& op) {
+  const VmapLevel level;
+  const std::optional<c10::SymInt> examples = level.examples_of(op);
+  return examples.has_value() ? rule(op, level, *examples) : level.pass_on(op);
+}
+
+}  // namespace detail
+
+// FuncTorchBatched: the rule of an operator that writes to no argument.
+template <typename Op, auto rule>
+void impl_vmap(torch::Library& m) {
+  impl<Op, detail::batched<Op, rule>>(m);
+}
+
+// ---------------------------------------------------------------- operators with an index
+
+// Returns an operand with its batch dimension at `position`. An operand without dimensions gets one
+// that can be indexed. An operand that all examples share is expanded, without a copy.
+inline at::Tensor batched_at(const VmapLevel::Operand& operand, int64_t position,
+                             const c10::SymInt& examples) {
+  at::Tensor value = operand.value;
+  if (operand.logical_dim() == 0) value = value.unsqueeze(-1);
+  if (operand.batch_dim.has_value()) return value.movedim(*operand.batch_dim, position);
+  value = value.unsqueeze(position);
+  auto sizes = value.sym_sizes().vec();
+  sizes[position] = examples;
+  return value.expand_symint(sizes);
+}
+
+// Makes an index of (examples, entries) one into the concatenated rows of all examples. Entries out
+// of range become -1, so that they do not reach the rows of another example.
+inline at::Tensor fold_index(const at::Tensor& index, const c10::SymInt& examples,
+                             const c10::SymInt& bins) {
+  const at::Tensor own = index.to(at::kLong);
+  const at::Tensor first =
+      at::arange(at::Scalar(examples), own.options()).mul(at::Scalar(bins)).unsqueeze(1);
+  const at::Tensor in_range = own.ge(0).logical_and(own.lt(at::Scalar(bins)));
+  return at::where(in_range, own.add(first), -1).flatten();
+}
 
 }  // namespace gpuopt

@@ -14,25 +14,19 @@ namespace gpuopt::index_select {
 inline int64_t check(const IndexSelect& call) {
   const char* op = name_of<IndexSelect>();
   const auto& [self, dim, index] = call;
-  const int64_t dims = self.dim() == 0 ? 1 : self.dim();  // 0 and -1 are fine without dimensions
-  TORCH_CHECK_INDEX(-dims <= dim && dim < dims, op,
-                    ": dim must be a dimension of input: expected a value from ", -dims, " to ",
-                    dims - 1, ", got ", dim);
-  TORCH_CHECK(index.device() == self.device(), op,
-              ": index must be on the device of input: expected ", self.device(), ", got ",
-              index.device());
+  const int64_t from_front = checked_dim(op, dim, self.dim());
+  check_device_of(op, {"index", index}, {"input", self});
   TORCH_CHECK_INDEX(index.dim() <= 1, op,
                     ": index must be a vector: expected at most 1 dimension, got shape ",
                     index.sym_sizes());
-  TORCH_CHECK(is_index(index), op, ": index must be int32 or int64: expected Int or Long, got ",
-              index.scalar_type());
+  check_index_dtype(op, "index", index.scalar_type());
   if (self.dim() == 0) {
     const auto entries = index.sym_numel();
     TORCH_SYM_CHECK(entries.sym_eq(1), op,
                     ": index must have one entry for an input without dimensions: expected 1, got ",
                     entries);
   }
-  return dim < 0 ? dim + dims : dim;
+  return from_front;
 }
 
 // Whether the kernel can read the tensors: a vector of indices, and values on one device.

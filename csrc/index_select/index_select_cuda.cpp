@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "binding/aten.h"
 #include "binding/cuda_launch.h"
-#include "binding/index_errors.h"
 #include "binding/unfilled.h"
 #include "index_select/index_select.h"
 #include "index_select/index_select_check.h"

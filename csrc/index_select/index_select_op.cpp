@@ -1,13 +1,25 @@
-// gpuopt::index_select: the schema, and the CPU and Meta kernels.
+// gpuopt::index_select: the schema, and the kernels for CPU, Meta, autograd and vmap. Autocast has
+// no policy for it, as in ATen.
 #include <ATen/ATen.h>
+#include <ATen/TensorSubclassLikeUtils.h>
 
-#include "binding/index_errors.h"
+#include <array>
+#include <vector>
+
+#include "binding/aten.h"
+#include "binding/grad_node.h"
+#include "binding/vmap.h"
+#include "index_add/binding/index_add_ops.h"
 #include "index_select/index_select_check.h"
+#include "index_select/index_select_ops.h"
 
 namespace gpuopt::index_select {
 namespace {
 
+using namespace autograd_names;
+using Operand = VmapLevel::Operand;
 using at::Tensor;
+using c10::SymInt;
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<IndexSelect>(m); }
 
@@ -27,6 +39,66 @@ Tensor index_select_meta(const IndexSelect& op) {
 
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { impl<IndexSelect, index_select_cpu>(m); }
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { impl<IndexSelect, index_select_meta>(m); }
+
+// ---------------------------------------------------------------- derivatives
+
+// The gradient of a row is the sum of the gradients of its copies. Mode `deterministic` adds them
+// in a fixed order, half types in float32.
+struct IndexSelectBackward : GradNode {
+  explicit IndexSelectBackward(const IndexSelect& op)
+      : GradNode(op.self),
+        sizes_(op.self.sym_sizes().vec()),
+        dim_(op.dim),
+        index_(this, op.index) {}
+  std::string name() const override { return "GpuoptIndexSelectBackward"; }
+
+  variable_list gradients(const Tensor& grad) override {
+    const Tensor index = index_.unpack();
+    Tensor zeros = grad.new_zeros_symint(sizes_);
+    // A write into new memory saves a copy of it. torch.func and tracing need the functional form.
+    const IndexAdd sum{zeros, dim_, index, grad, 1, "deterministic"};
+    if (at::areAnyTensorSubclassLike({grad, index})) return {call(sum)};
+    return {call(Inplace<IndexAdd>{sum, zeros})};
+  }
+
+ private:
+  std::vector<c10::SymInt> sizes_;
+  int64_t dim_;
+  Saved index_;
+};
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl_autograd<IndexSelect, IndexSelectBackward>(m); }
+
+// ---------------------------------------------------------------- vmap
+
+// Gathers with an index for each example, in one call. The result has the examples in dimension
+// `dim`.
+Tensor select_each(const Operand& self, int64_t dim, const Operand& index, const SymInt& examples) {
+  const Tensor entries = batched_at(index, 0, examples);
+  Tensor table, rows;
+  if (self.batch_dim.has_value()) {
+    table = batched_at(self, dim, examples);
+    rows = fold_index(entries, examples, table.sym_size(dim + 1));
+    table = table.flatten(dim, dim + 1);
+  } else {
+    table = self.logical_dim() == 0 ? self.value.unsqueeze(-1) : self.value;
+    rows = entries.flatten();
+  }
+  return call(IndexSelect{table, dim, rows})
+      .unflatten_symint(dim, std::array<SymInt, 2>{examples, entries.sym_size(1)});
+}
+
+Tensor index_select_vmap(const IndexSelect& op, const VmapLevel& level, const SymInt& examples) {
+  const int64_t dim = check(op);
+  const Operand self = level.unwrap(op.self), index = level.unwrap(op.index);
+  const bool each = index.batch_dim.has_value();
+  const Tensor result =
+      each ? select_each(self, dim, index, examples)
+           : call(IndexSelect{batched_at(self, 0, examples), dim + 1, index.value});
+  return level.wrap(self.logical_dim() == 0 ? result.squeeze(-1) : result, each ? dim : 0);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl_vmap<IndexSelect, index_select_vmap>(m); }
 
 }  // namespace
 }  // namespace gpuopt::index_select

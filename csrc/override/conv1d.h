@@ -124,7 +124,7 @@ inline Tensor in_rows(const Tensor& signal, c10::DispatchKeySet key) {
 
 struct Convolution {
   using Aten = at::_ops::convolution;
-  static constexpr Operator kOperator = Operator::kConvolution;
+  static constexpr Operator kOperator = operator_named("convolution");
   static constexpr bool kMayPassOn = true;
 
   static Reason decide(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
@@ -158,7 +158,7 @@ struct ConvolutionBackward {
   using Aten = at::_ops::convolution_backward;
   using Mask = std::array<bool, 3>;
   using Gradients = std::tuple<Tensor, Tensor, Tensor>;
-  static constexpr Operator kOperator = Operator::kConvolutionBackward;
+  static constexpr Operator kOperator = operator_named("convolution_backward");
   static constexpr bool kMayPassOn = true;
 
   static Reason decide(const Tensor& grad, const Tensor& input, const Tensor& weight,

@@ -12,7 +12,7 @@ namespace gpuopt::overriding {
 
 struct Copy {
   using Aten = at::_ops::copy_;
-  static constexpr Operator kOperator = Operator::kCopy;
+  static constexpr Operator kOperator = operator_named("copy_");
 
   static Reason decide(const Tensor& self, const Tensor& source, bool) {
     if (!source.defined() || self.dim() < 2 || self.strides() == source.strides()) {

@@ -21,29 +21,11 @@ inline Reason decide_dot(const Tensor& self, const Tensor& tensor) {
   return is_measured(dtype) || more ? Reason::kTaken : Reason::kDtype;
 }
 
-struct Dot {
-  using Aten = at::_ops::dot;
-  static constexpr Operator kOperator = Operator::kDot;
+inline Reason decide_vdot(const Tensor& self, const Tensor& other) {
+  return self.is_complex() ? decide_dot(self, other) : Reason::kDtype;
+}
 
-  static Reason decide(const Tensor& self, const Tensor& tensor) {
-    return decide_dot(self, tensor);
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& self, const Tensor& tensor) {
-    return redispatch(gpuopt::Dot{self, tensor}, key);
-  }
-};
-
-struct Vdot {
-  using Aten = at::_ops::vdot;
-  static constexpr Operator kOperator = Operator::kVdot;
-
-  static Reason decide(const Tensor& self, const Tensor& other) {
-    if (!self.is_complex()) return Reason::kDtype;
-    return decide_dot(self, other);
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& self, const Tensor& other) {
-    return redispatch(gpuopt::Vdot{self, other}, key);
-  }
-};
+using Dot = Same<at::_ops::dot, operator_named("dot"), gpuopt::Dot, decide_dot>;
+using Vdot = Same<at::_ops::vdot, operator_named("vdot"), gpuopt::Vdot, decide_vdot>;
 
 }  // namespace gpuopt::overriding

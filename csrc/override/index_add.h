@@ -16,12 +16,6 @@
 
 namespace gpuopt::overriding {
 
-// Whether ATen's kernels convert alpha without an error, for every dtype.
-inline bool is_simple(const at::Scalar& alpha) {
-  if (alpha.isComplex() || alpha.isBoolean() || alpha.isSymbolic()) return false;
-  return std::abs(alpha.toDouble()) < 65504;
-}
-
 // Whether source may be added to self: one dtype and device, no shared memory, and an address of
 // its own for every element of self.
 inline Reason decide_addition(const Tensor& self, const Tensor& index, const Tensor& source) {
@@ -65,25 +59,20 @@ constexpr std::string_view kDeterministic = "deterministic";
 
 // ---------------------------------------------------------------- index_add
 
-inline Reason decide_index_add(const Tensor& self, int64_t dim, const Tensor& index,
-                               const Tensor& source, const at::Scalar& alpha) {
-  const Reason known = decide_addition(self, index, source);
-  if (known != Reason::kTaken) return known;
-  const std::optional<int64_t> d = wrapped(dim, self);
-  if (!d.has_value() || index.dim() != 1 || !has_rows_of(self, source, *d) ||
-      source.size(*d) != index.numel() || !is_simple(alpha)) {
-    return Reason::kUnsupported;
-  }
-  return decide_by_size(self, source, index.numel(), self.size(*d), is_deterministic());
-}
-
 struct IndexAdd {
   using Aten = at::_ops::index_add;
-  static constexpr Operator kOperator = Operator::kIndexAdd;
+  static constexpr Operator kOperator = operator_named("index_add");
 
   static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                        const at::Scalar& alpha) {
-    return decide_index_add(self, dim, index, source, alpha);
+    const Reason known = decide_addition(self, index, source);
+    if (known != Reason::kTaken) return known;
+    const std::optional<int64_t> d = wrapped(dim, self);
+    if (!d.has_value() || index.dim() != 1 || !has_rows_of(self, source, *d) ||
+        source.size(*d) != index.numel() || !is_simple(alpha)) {
+      return Reason::kUnsupported;
+    }
+    return decide_by_size(self, source, index.numel(), self.size(*d), is_deterministic());
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source, const at::Scalar& alpha) {
@@ -92,14 +81,9 @@ struct IndexAdd {
   }
 };
 
-struct IndexAddInplace {
+struct IndexAddInplace : IndexAdd {
   using Aten = at::_ops::index_add_;
-  static constexpr Operator kOperator = Operator::kIndexAdd;
 
-  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                       const at::Scalar& alpha) {
-    return decide_index_add(self, dim, index, source, alpha);
-  }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source, const at::Scalar& alpha) {
     return handle<Inplace<gpuopt::IndexAdd>>().redispatch(
@@ -126,14 +110,6 @@ inline Reason decide_rows(const Tensor& self, int64_t dim, const Tensor& index,
   return Reason::kTaken;
 }
 
-inline Reason decide_scatter(const Tensor& self, int64_t dim, const Tensor& index,
-                             const Tensor& source) {
-  const Reason known = decide_rows(self, dim, index, source);
-  if (known != Reason::kTaken) return known;
-  const int64_t d = *wrapped(dim, self);
-  return decide_by_size(self, source, index.size(d), self.size(d), is_deterministic());
-}
-
 // The entries of an index that passed decide_rows().
 inline Tensor row_index(const Tensor& index, int64_t dim) {
   return at::as_strided(index, {index.size(dim)}, {index.stride(dim)}, index.storage_offset());
@@ -141,10 +117,13 @@ inline Tensor row_index(const Tensor& index, int64_t dim) {
 
 struct ScatterAdd {
   using Aten = at::_ops::scatter_add;
-  static constexpr Operator kOperator = Operator::kScatterAdd;
+  static constexpr Operator kOperator = operator_named("scatter_add");
 
   static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
-    return decide_scatter(self, dim, index, source);
+    const Reason known = decide_rows(self, dim, index, source);
+    if (known != Reason::kTaken) return known;
+    const int64_t d = *wrapped(dim, self);
+    return decide_by_size(self, source, index.size(d), self.size(d), is_deterministic());
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source) {
@@ -153,13 +132,9 @@ struct ScatterAdd {
   }
 };
 
-struct ScatterAddInplace {
+struct ScatterAddInplace : ScatterAdd {
   using Aten = at::_ops::scatter_add_;
-  static constexpr Operator kOperator = Operator::kScatterAdd;
 
-  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
-    return decide_scatter(self, dim, index, source);
-  }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source) {
     return handle<Inplace<gpuopt::IndexAdd>>().redispatch(
@@ -178,7 +153,7 @@ struct ScatterAddInplace {
 struct IndexPut {
   using Aten = at::_ops::_index_put_impl_;
   using Indices = c10::List<std::optional<Tensor>>;
-  static constexpr Operator kOperator = Operator::kIndexPut;
+  static constexpr Operator kOperator = operator_named("index_put");
 
   static Reason decide(const Tensor& self, const Indices& indices, const Tensor& values,
                        bool accumulate, bool) {
@@ -283,7 +258,7 @@ struct IndexPut {
 // ATen's gradient is repeatable and sums half types in float32. Mode `deterministic` does the same.
 struct EmbeddingDenseBackward {
   using Aten = at::_ops::embedding_dense_backward;
-  static constexpr Operator kOperator = Operator::kEmbeddingDenseBackward;
+  static constexpr Operator kOperator = operator_named("embedding_dense_backward");
 
   static Reason decide(const Tensor& grad, const Tensor& indices, const c10::SymInt& num_weights,
                        const c10::SymInt& padding_idx, bool scale_grad_by_freq) {

@@ -10,22 +10,17 @@
 
 namespace gpuopt::overriding {
 
-struct IndexSelect {
-  using Aten = at::_ops::index_select;
-  static constexpr Operator kOperator = Operator::kIndexSelect;
+inline Reason decide_index_select(const Tensor& self, int64_t dim, const Tensor& index) {
+  if (!index_select::is_supported(self, index)) return Reason::kUnsupported;
+  if (!is_measured(self.scalar_type())) return Reason::kDtype;
+  const std::optional<int64_t> d = wrapped(dim, self);
+  if (!d.has_value()) return Reason::kUnsupported;
+  const std::optional<int64_t> row = index_select::row_bytes(self, *d);
+  if (!row.has_value()) return Reason::kLayout;
+  return unless_always([&] { return policy::index_select(index.numel(), *row); });
+}
 
-  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index) {
-    if (!index_select::is_supported(self, index)) return Reason::kUnsupported;
-    if (!is_measured(self.scalar_type())) return Reason::kDtype;
-    const std::optional<int64_t> d = wrapped(dim, self);
-    if (!d.has_value()) return Reason::kUnsupported;
-    const std::optional<int64_t> row = index_select::row_bytes(self, *d);
-    if (!row.has_value()) return Reason::kLayout;
-    return unless_always([&] { return policy::index_select(index.numel(), *row); });
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index) {
-    return redispatch(gpuopt::IndexSelect{self, dim, index}, key);
-  }
-};
+using IndexSelect = Same<at::_ops::index_select, operator_named("index_select"),
+                         gpuopt::IndexSelect, decide_index_select>;
 
 }  // namespace gpuopt::overriding

@@ -52,7 +52,7 @@ inline std::optional<std::reference_wrapper<Tensor>> copied_to(Tensor& out,
 template <typename AtenOp, int64_t kDims>
 struct DenseProduct {
   using Aten = AtenOp;
-  static constexpr Operator kOperator = Operator::kMatmul;
+  static constexpr Operator kOperator = operator_named("matmul");
   static constexpr bool kMayPassOn = true;
 
   static Reason decide(const Tensor& self, const Tensor& mat2) {
@@ -70,7 +70,7 @@ using DenseBmm = DenseProduct<at::_ops::bmm, 3>;
 template <typename AtenOp, int64_t kDims>
 struct DenseProductOut {
   using Aten = AtenOp;
-  static constexpr Operator kOperator = Operator::kMatmul;
+  static constexpr Operator kOperator = operator_named("matmul");
   static constexpr bool kMayPassOn = true;
 
   static Reason decide(const Tensor& self, const Tensor& mat2, const Tensor& out) {
@@ -102,7 +102,7 @@ inline Reason decide_dense_addmm(const Tensor& self, const Tensor& a, const Tens
 
 struct DenseAddmm {
   using Aten = at::_ops::addmm;
-  static constexpr Operator kOperator = Operator::kMatmul;
+  static constexpr Operator kOperator = operator_named("matmul");
   static constexpr bool kMayPassOn = true;
 
   static Reason decide(const Tensor& self, const Tensor& mat1, const Tensor& mat2,
@@ -123,7 +123,7 @@ struct DenseAddmm {
 
 struct DenseAddmmOut {
   using Aten = at::_ops::addmm_out;
-  static constexpr Operator kOperator = Operator::kMatmul;
+  static constexpr Operator kOperator = operator_named("matmul");
   static constexpr bool kMayPassOn = true;
 
   static Reason decide(const Tensor& self, const Tensor& mat1, const Tensor& mat2,

@@ -36,36 +36,30 @@ inline int64_t values_of(const Dims& dims) {
   return values;
 }
 
-struct Mul {
-  using Aten = at::_ops::mul_Tensor;
-  static constexpr Operator kOperator = Operator::kMul;
+inline Reason decide_mul(const Tensor& self, const Tensor& other) {
+  // Numbers arrive as tensors without dimensions.
+  if (self.dim() == 0 || other.dim() == 0) return Reason::kAtenIsFaster;
+  const bool same_shape = self.sizes() == other.sizes();
+  if (same_shape && self.strides() == other.strides() && !takes_always()) {
+    return Reason::kAtenIsFaster;
+  }
+  // The product has at most this many values. Most calls of a model that is bound by the host end
+  // here.
+  const double most = static_cast<double>(self.numel()) * static_cast<double>(other.numel());
+  if (most < policy::kSmallestProduct && !takes_always()) return Reason::kSize;
+  const at::ScalarType a = self.scalar_type(), b = other.scalar_type();
+  if (!is_measured(a) || !is_measured(b)) return Reason::kDtype;
+  if (!is_plain(self) || !is_plain(other) || !on_device_of(self, {other})) {
+    return Reason::kUnsupported;
+  }
+  const std::optional<Dims> dims = expanded_dims(self, other);
+  if (!dims.has_value()) return Reason::kUnsupported;
+  return unless_always([&] {
+    const auto item = static_cast<int64_t>(c10::elementSize(c10::promoteTypes(a, b)));
+    return policy::mul(*dims, bytes_of(self) + bytes_of(other) + values_of(*dims) * item);
+  });
+}
 
-  static Reason decide(const Tensor& self, const Tensor& other) {
-    // Numbers arrive as tensors without dimensions.
-    if (self.dim() == 0 || other.dim() == 0) return Reason::kAtenIsFaster;
-    const bool same_shape = self.sizes() == other.sizes();
-    if (same_shape && self.strides() == other.strides() && !takes_always()) {
-      return Reason::kAtenIsFaster;
-    }
-    // The product has at most this many values. Most calls of a model that is bound by the host end
-    // here.
-    const double most = static_cast<double>(self.numel()) * static_cast<double>(other.numel());
-    if (most < policy::kSmallestProduct && !takes_always()) return Reason::kSize;
-    const at::ScalarType a = self.scalar_type(), b = other.scalar_type();
-    if (!is_measured(a) || !is_measured(b)) return Reason::kDtype;
-    if (!is_plain(self) || !is_plain(other) || !on_device_of(self, {other})) {
-      return Reason::kUnsupported;
-    }
-    const std::optional<Dims> dims = expanded_dims(self, other);
-    if (!dims.has_value()) return Reason::kUnsupported;
-    return unless_always([&] {
-      const auto item = static_cast<int64_t>(c10::elementSize(c10::promoteTypes(a, b)));
-      return policy::mul(*dims, bytes_of(self) + bytes_of(other) + values_of(*dims) * item);
-    });
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& self, const Tensor& other) {
-    return redispatch(MulTensor{self, other}, key);
-  }
-};
+using Mul = Same<at::_ops::mul_Tensor, operator_named("mul"), MulTensor, decide_mul>;
 
 }  // namespace gpuopt::overriding

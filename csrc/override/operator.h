@@ -5,43 +5,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "override/reason.h"
 
 namespace gpuopt::overriding {
 
 // Forms of one operator (functional, in place) have one name.
-enum class Operator : uint8_t {
-  kSum,
-  kMean,
-  kAmax,
-  kAmin,
-  kMul,
-  kUpsample,
-  kUpsampleBackward,
-  kExactUpsample,
-  kExactUpsampleBackward,
-  kIndexAdd,
-  kScatterAdd,
-  kScatterReduce,
-  kIndexPut,
-  kEmbeddingDenseBackward,
-  kIndexSelect,
-  kConvolution,
-  kConvolutionBackward,
-  kDot,
-  kVdot,
-  kCopy,
-  kSegmentReduce,
-  kSegmentReduceBackward,
-  kMm,
-  kAddmm,
-  kSampledAddmm,
-  kMmReduce,
-  kMmReduceBackward,
-  kMatmul,  // in 3xTF32, on request alone
-};
-
 constexpr std::array kOperatorNames{
     "sum",
     "mean",
@@ -70,8 +40,17 @@ constexpr std::array kOperatorNames{
     "sparse_sampled_addmm",
     "_sparse_mm_reduce_impl",
     "_sparse_mm_reduce_impl_backward",
-    "matmul",
+    "matmul",  // in 3xTF32, on request alone
 };
+
+enum class Operator : uint8_t {};  // the index of a name
+
+consteval Operator operator_named(std::string_view name) {
+  for (size_t i = 0; i < kOperatorNames.size(); ++i) {
+    if (name == kOperatorNames[i]) return Operator{static_cast<uint8_t>(i)};
+  }
+  throw "no such operator";
+}
 
 class Calls {
  public:

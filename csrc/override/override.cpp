@@ -115,16 +115,11 @@ void disable(const Names& names) {
   if (!used) transposes().clear();
 }
 
-Names operator_names() {
-  Names names;
-  for (const char* name : kOperatorNames) names.push_back(name);
-  return names;
-}
-
-Names reason_names() {
-  Names names;
-  for (const char* name : kReasonNames) names.push_back(name);
-  return names;
+template <const auto& of>
+Names names() {
+  Names all;
+  for (const char* name : of) all.push_back(name);
+  return all;
 }
 
 // The calls of each operator by reason, one operator after another.
@@ -162,8 +157,8 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
       decide_in_graph);
   m.def("_override_enable(str[] names, str key, bool always) -> ()", enable);
   m.def("_override_disable(str[] names) -> ()", disable);
-  m.def("_override_operators() -> str[]", operator_names);
-  m.def("_override_reasons() -> str[]", reason_names);
+  m.def("_override_operators() -> str[]", names<kOperatorNames>);
+  m.def("_override_reasons() -> str[]", names<kReasonNames>);
   m.def("_override_calls() -> int[]", count_calls);
   m.def("_override_reset() -> ()", reset_calls);
   m.def("_override_transposes() -> int[]", count_transposes);

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <utility>
 
@@ -25,6 +26,12 @@ Reason unless_always(Policy policy) {
 inline bool is_measured(at::ScalarType dtype) {
   return dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16 ||
          (takes_always() && dtype == at::kDouble);
+}
+
+// Whether ATen's kernels convert a number without an error, for every dtype, to a finite one.
+inline bool is_simple(const at::Scalar& number) {
+  if (number.isComplex() || number.isBoolean() || number.isSymbolic()) return false;
+  return std::abs(number.toDouble()) < 65504;
 }
 
 // Whether every element surely has an address of its own: each dimension steps over all that the

@@ -29,7 +29,7 @@ inline std::optional<uint64_t> reduced_dims(const Tensor& self, at::OptionalIntA
   return mask;
 }
 
-inline Reason decide_reduction(const Tensor& self, at::OptionalIntArrayRef dim,
+inline Reason decide_reduction(const Tensor& self, at::OptionalIntArrayRef dim, bool /*keepdim*/,
                                DTypeOption dtype = std::nullopt) {
   // Most calls of a model that is bound by the host end here.
   if (self.numel() < policy::kSmallestReduction && !takes_always()) return Reason::kSize;
@@ -44,37 +44,13 @@ inline Reason decide_reduction(const Tensor& self, at::OptionalIntArrayRef dim,
   });
 }
 
-// `Own` is the operator of gpuopt that computes the call.
-template <typename AtenOp, Operator op, typename Own>
-struct SumOrMean {
-  using Aten = AtenOp;
-  static constexpr Operator kOperator = op;
+inline Reason decide_extremum(const Tensor& self, at::OptionalIntArrayRef dim, bool keepdim) {
+  return decide_reduction(self, dim, keepdim);
+}
 
-  static Reason decide(const Tensor& self, at::OptionalIntArrayRef dim, bool, DTypeOption dtype) {
-    return decide_reduction(self, dim, dtype);
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& self, at::OptionalIntArrayRef dim,
-                    bool keepdim, DTypeOption dtype) {
-    return redispatch(Own{self, dim, keepdim, dtype}, key);
-  }
-};
-using Sum = SumOrMean<at::_ops::sum_dim_IntList, Operator::kSum, ReduceSum>;
-using Mean = SumOrMean<at::_ops::mean_dim, Operator::kMean, ReduceMean>;
-
-template <typename AtenOp, Operator op, typename Own>
-struct Extremum {
-  using Aten = AtenOp;
-  static constexpr Operator kOperator = op;
-
-  static Reason decide(const Tensor& self, at::IntArrayRef dim, bool) {
-    return decide_reduction(self, dim);
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& self, at::IntArrayRef dim,
-                    bool keepdim) {
-    return redispatch(Own{self, dim, keepdim}, key);
-  }
-};
-using Amax = Extremum<at::_ops::amax, Operator::kAmax, ReduceMax>;
-using Amin = Extremum<at::_ops::amin, Operator::kAmin, ReduceMin>;
+using Sum = Same<at::_ops::sum_dim_IntList, operator_named("sum"), ReduceSum, decide_reduction>;
+using Mean = Same<at::_ops::mean_dim, operator_named("mean"), ReduceMean, decide_reduction>;
+using Amax = Same<at::_ops::amax, operator_named("amax"), ReduceMax, decide_extremum>;
+using Amin = Same<at::_ops::amin, operator_named("amin"), ReduceMin, decide_extremum>;
 
 }  // namespace gpuopt::overriding

@@ -5,7 +5,7 @@
 //
 //   struct Amax {
 //     using Aten = at::_ops::amax;
-//     static constexpr Operator kOperator = Operator::kAmax;
+//     static constexpr Operator kOperator = operator_named("amax");
 //     static Reason decide(const Tensor& self, at::IntArrayRef dim, bool keepdim);
 //     static Tensor run(c10::DispatchKeySet key, const Tensor& self, ...);
 //   };
@@ -30,6 +30,7 @@
 #include <string>
 
 #include "binding/beneath.h"
+#include "binding/op.h"
 #include "override/operator.h"
 
 namespace gpuopt::overriding {
@@ -154,6 +155,22 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
     }
     calls_of(Op::kOperator).add(reason);
     return call_beneath(keys, std::forward<Args>(args)...);
+  }
+};
+
+// An operator of ATen whose arguments are the arguments of gpuopt's operator Own.
+template <typename AtenOp, Operator op, typename Own, auto decision>
+struct Same {
+  using Aten = AtenOp;
+  static constexpr Operator kOperator = op;
+
+  template <typename... Args>
+  static Reason decide(const Args&... args) {
+    return decision(args...);
+  }
+  template <typename... Args>
+  static typename Own::Result run(c10::DispatchKeySet key, const Args&... args) {
+    return redispatch(Own{args...}, key);
   }
 };
 

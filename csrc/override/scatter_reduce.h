@@ -21,26 +21,6 @@ struct RowsOf {
         after(c10::multiply_integers(self.sizes().slice(dim + 1))) {}
 };
 
-inline Reason decide_scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index,
-                                    const Tensor& source, std::string_view reduce,
-                                    bool include_self) {
-  if (reduce == "sum") {
-    return include_self ? decide_scatter(self, dim, index, source) : Reason::kUnsupported;
-  }
-  if (reduce != "mean" && reduce != "amax" && reduce != "amin" && reduce != "prod") {
-    return Reason::kUnsupported;
-  }
-  // ATen raises an error.
-  if (reduce == "prod" && is_deterministic()) return Reason::kUnsupported;
-  const Reason known = decide_rows(self, dim, index, source);
-  if (known != Reason::kTaken) return known;
-  const int64_t d = *wrapped(dim, self);
-  return unless_always([&] {
-    const policy::Addition add = addition_of(self, source, index.size(d), self.size(d));
-    return policy::scatter_reduce(add, RowsOf(self, d).after);
-  });
-}
-
 // The rows of a source (before, entries, after) that belong to each row, reduced. Rows without
 // entries have any number.
 inline Tensor reduced_groups(c10::DispatchKeySet key, const Tensor& source, const Tensor& ptr,
@@ -83,11 +63,25 @@ inline Tensor scatter_reduced(c10::DispatchKeySet key, const Tensor& self, int64
 
 struct ScatterReduce {
   using Aten = at::_ops::scatter_reduce_two;
-  static constexpr Operator kOperator = Operator::kScatterReduce;
+  static constexpr Operator kOperator = operator_named("scatter_reduce");
 
   static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                        std::string_view reduce, bool include_self) {
-    return decide_scatter_reduce(self, dim, index, source, reduce, include_self);
+    if (reduce == "sum") {
+      return include_self ? ScatterAdd::decide(self, dim, index, source) : Reason::kUnsupported;
+    }
+    if (reduce != "mean" && reduce != "amax" && reduce != "amin" && reduce != "prod") {
+      return Reason::kUnsupported;
+    }
+    // ATen raises an error.
+    if (reduce == "prod" && is_deterministic()) return Reason::kUnsupported;
+    const Reason known = decide_rows(self, dim, index, source);
+    if (known != Reason::kTaken) return known;
+    const int64_t d = *wrapped(dim, self);
+    return unless_always([&] {
+      const policy::Addition add = addition_of(self, source, index.size(d), self.size(d));
+      return policy::scatter_reduce(add, RowsOf(self, d).after);
+    });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source, std::string_view reduce, bool include_self) {
@@ -96,14 +90,9 @@ struct ScatterReduce {
   }
 };
 
-struct ScatterReduceInplace {
+struct ScatterReduceInplace : ScatterReduce {
   using Aten = at::_ops::scatter_reduce__two;
-  static constexpr Operator kOperator = Operator::kScatterReduce;
 
-  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                       std::string_view reduce, bool include_self) {
-    return decide_scatter_reduce(self, dim, index, source, reduce, include_self);
-  }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source, std::string_view reduce, bool include_self) {
     if (reduce == "sum") return ScatterAddInplace::run(key, self, dim, index, source);
@@ -112,16 +101,15 @@ struct ScatterReduceInplace {
 };
 
 // Takes destinations that need not be resized, and share no memory with other arguments.
-struct ScatterReduceOut {
+struct ScatterReduceOut : ScatterReduce {
   using Aten = at::_ops::scatter_reduce_two_out;
-  static constexpr Operator kOperator = Operator::kScatterReduce;
 
   static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                        std::string_view reduce, bool include_self, const Tensor& out) {
     if (!self.defined() ||
         !is_destination(out, self.sizes(), self.scalar_type(), {self, index, source}))
       return Reason::kUnsupported;
-    return decide_scatter_reduce(self, dim, index, source, reduce, include_self);
+    return ScatterReduce::decide(self, dim, index, source, reduce, include_self);
   }
   static Tensor& run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source, std::string_view reduce, bool include_self,

@@ -90,7 +90,7 @@ inline Tensor counts_of(const Tensor& offsets, int64_t dims) {
 
 struct SegmentReduce {
   using Aten = at::_ops::segment_reduce;
-  static constexpr Operator kOperator = Operator::kSegmentReduce;
+  static constexpr Operator kOperator = operator_named("segment_reduce");
   static constexpr bool kMayPassOn = true;
 
   static Reason decide(const Tensor& data, std::string_view reduce, const TensorOption& lengths,
@@ -146,7 +146,7 @@ struct SegmentReduce {
 
 struct SegmentReduceBackward {
   using Aten = at::_ops::_segment_reduce_backward;
-  static constexpr Operator kOperator = Operator::kSegmentReduceBackward;
+  static constexpr Operator kOperator = operator_named("_segment_reduce_backward");
 
   static Reason decide(const Tensor& grad, const Tensor& output, const Tensor& data,
                        std::string_view reduce, const TensorOption& lengths,

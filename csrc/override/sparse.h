@@ -33,12 +33,6 @@ inline bool is_dense(const Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided;
 }
 
-// float16 to float64: what the kernels compute.
-inline bool is_real_floating(at::ScalarType dtype) {
-  return dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16 ||
-         dtype == at::kDouble;
-}
-
 // Whether kernels can read a matrix without batches or blocks. It may have no entries.
 inline bool is_readable(const Tensor& matrix) {
   if (!is_csr(matrix) && !is_csc(matrix)) return false;
@@ -62,25 +56,6 @@ inline bool fits(const Tensor& dense, int64_t rows, int64_t columns, const Tenso
 }
 
 inline int64_t entries_of(const Tensor& matrix) { return SparseMembers(matrix).index.numel(); }
-
-// Whether a number is beta or alpha of a product of real matrices, and finite in every dtype.
-inline bool is_factor(const at::Scalar& number) {
-  return !number.isComplex() && !number.isBoolean() && !number.isSymbolic() &&
-         std::abs(number.toDouble()) < 65504;
-}
-
-inline Reason decide_product(const Tensor& matrix, const Tensor& dense) {
-  if (!is_readable(matrix) || !is_dense(dense) || dense.dim() != 2) return Reason::kUnsupported;
-  if (!is_measured(matrix.scalar_type())) return Reason::kDtype;
-  const int64_t entries = entries_of(matrix), features = dense.size(1);
-  if (!fits(dense, matrix.size(1), features, matrix) || entries == 0 || dense.numel() == 0 ||
-      matrix.size(0) == 0) {
-    return Reason::kUnsupported;
-  }
-  return unless_always([&] {
-    return policy::sparse_product(entries, features, static_cast<int64_t>(dense.element_size()));
-  });
-}
 
 // matrix @ dense, or another reduction of the products of each row.
 inline Tensor product(c10::DispatchKeySet key, const Tensor& matrix, const Tensor& dense,
@@ -110,35 +85,39 @@ inline Tensor with_values(const Tensor& matrix, const Tensor& values) {
 
 struct SparseMm {
   using Aten = at::_ops::mm;
-  static constexpr Operator kOperator = Operator::kMm;
+  static constexpr Operator kOperator = operator_named("mm");
   static constexpr bool kSparseCsr = true;
 
-  static Reason decide(const Tensor& self, const Tensor& mat2) {
-    return decide_product(self, mat2);
+  static Reason decide(const Tensor& matrix, const Tensor& dense) {
+    if (!is_readable(matrix) || !is_dense(dense) || dense.dim() != 2) return Reason::kUnsupported;
+    if (!is_measured(matrix.scalar_type())) return Reason::kDtype;
+    const int64_t entries = entries_of(matrix), features = dense.size(1);
+    if (!fits(dense, matrix.size(1), features, matrix) || entries == 0 || dense.numel() == 0 ||
+        matrix.size(0) == 0) {
+      return Reason::kUnsupported;
+    }
+    return unless_always([&] {
+      return policy::sparse_product(entries, features, static_cast<int64_t>(dense.element_size()));
+    });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, const Tensor& mat2) {
     return product(key, self, mat2);
   }
 };
 
-inline Reason decide_addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2,
-                           const at::Scalar& beta, const at::Scalar& alpha) {
-  const Reason known = decide_product(mat1, mat2);
-  if (known != Reason::kTaken) return known;
-  const bool fit = is_dense(self) && is_plain(self) && self.scalar_type() == mat1.scalar_type() &&
-                   self.device() == mat1.device() && is_factor(beta) && is_factor(alpha) &&
-                   at::is_expandable_to(self.sizes(), {mat1.size(0), mat2.size(1)});
-  return fit ? Reason::kTaken : Reason::kUnsupported;
-}
-
 struct SparseAddmm {
   using Aten = at::_ops::addmm;
-  static constexpr Operator kOperator = Operator::kAddmm;
+  static constexpr Operator kOperator = operator_named("addmm");
   static constexpr bool kSparseCsr = true;
 
   static Reason decide(const Tensor& self, const Tensor& mat1, const Tensor& mat2,
                        const at::Scalar& beta, const at::Scalar& alpha) {
-    return decide_addmm(self, mat1, mat2, beta, alpha);
+    const Reason known = SparseMm::decide(mat1, mat2);
+    if (known != Reason::kTaken) return known;
+    const bool fit = is_dense(self) && is_plain(self) && self.scalar_type() == mat1.scalar_type() &&
+                     self.device() == mat1.device() && is_simple(beta) && is_simple(alpha) &&
+                     at::is_expandable_to(self.sizes(), {mat1.size(0), mat2.size(1)});
+    return fit ? Reason::kTaken : Reason::kUnsupported;
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, const Tensor& mat1,
                     const Tensor& mat2, const at::Scalar& beta, const at::Scalar& alpha) {
@@ -149,14 +128,12 @@ struct SparseAddmm {
   }
 };
 
-struct SparseAddmmOut {
+struct SparseAddmmOut : SparseAddmm {
   using Aten = at::_ops::addmm_out;
-  static constexpr Operator kOperator = Operator::kAddmm;
-  static constexpr bool kSparseCsr = true;
 
   static Reason decide(const Tensor& self, const Tensor& mat1, const Tensor& mat2,
                        const at::Scalar& beta, const at::Scalar& alpha, const Tensor& out) {
-    const Reason known = decide_addmm(self, mat1, mat2, beta, alpha);
+    const Reason known = SparseAddmm::decide(self, mat1, mat2, beta, alpha);
     if (known != Reason::kTaken) return known;
     const std::array<int64_t, 2> sizes{mat1.size(0), mat2.size(1)};
     const SparseMembers members(mat1);
@@ -176,7 +153,7 @@ struct SparseAddmmOut {
 
 struct SparseSampledAddmm {
   using Aten = at::_ops::sparse_sampled_addmm;
-  static constexpr Operator kOperator = Operator::kSampledAddmm;
+  static constexpr Operator kOperator = operator_named("sparse_sampled_addmm");
   static constexpr bool kSparseCsr = true;
 
   static Reason decide(const Tensor& self, const Tensor& mat1, const Tensor& mat2,
@@ -188,7 +165,7 @@ struct SparseSampledAddmm {
     const int64_t entries = entries_of(self), features = mat1.size(1);
     const bool fit = fits(mat1, self.size(0), features, self) &&
                      fits(mat2, features, self.size(1), self) && entries > 0 && mat1.numel() > 0 &&
-                     mat2.numel() > 0 && is_factor(beta) && is_factor(alpha);
+                     mat2.numel() > 0 && is_simple(beta) && is_simple(alpha);
     if (!fit) return Reason::kUnsupported;
     return unless_always([&] {
       return policy::sparse_product(entries, features, static_cast<int64_t>(mat1.element_size()));
@@ -216,7 +193,7 @@ inline std::optional<std::string_view> product_reduction_of(std::string_view red
 }
 
 inline bool is_reducible(const Tensor& self, const Tensor& other, std::string_view reduce) {
-  return is_csr(self) && is_readable(self) && is_real_floating(self.scalar_type()) &&
+  return is_csr(self) && is_readable(self) && is_real_float(self.scalar_type()) &&
          is_dense(other) && other.dim() == 2 && fits(other, self.size(1), other.size(1), self) &&
          product_reduction_of(reduce).has_value();
 }
@@ -228,7 +205,7 @@ inline bool is_reducible(const Tensor& self, const Tensor& other, std::string_vi
 struct SparseMmReduce {
   using Aten = at::_ops::_sparse_mm_reduce_impl;
   using Result = std::tuple<Tensor, Tensor>;
-  static constexpr Operator kOperator = Operator::kMmReduce;
+  static constexpr Operator kOperator = operator_named("_sparse_mm_reduce_impl");
   static constexpr bool kSparseCsr = true;
   static constexpr const char* kTakes = GPUOPT_TAKES;
 
@@ -262,7 +239,7 @@ struct SparseMmReduce {
 struct SparseMmReduceBackward {
   using Aten = at::_ops::_sparse_mm_reduce_impl_backward;
   using Result = std::tuple<Tensor, Tensor>;
-  static constexpr Operator kOperator = Operator::kMmReduceBackward;
+  static constexpr Operator kOperator = operator_named("_sparse_mm_reduce_impl_backward");
   static constexpr bool kSparseCsr = true;
   static constexpr const char* kTakes = GPUOPT_TAKES;
 

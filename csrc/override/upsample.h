@@ -34,7 +34,7 @@ inline bool is_channels_last_image(const Tensor& image) {
   return image.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
 }
 
-inline Reason decide_upsample(const Tensor& self, c10::SymIntArrayRef output_size) {
+inline Reason decide_upsample(const Tensor& self, c10::SymIntArrayRef output_size, Scale, Scale) {
   const Reason known = decide_image(self, output_size);
   if (known != Reason::kTaken) return known;
   return unless_always([&] {
@@ -48,7 +48,7 @@ inline Reason decide_upsample(const Tensor& self, c10::SymIntArrayRef output_siz
 }
 
 inline Reason decide_upsample_backward(const Tensor& grad, c10::SymIntArrayRef output_size,
-                                       c10::SymIntArrayRef input_size) {
+                                       c10::SymIntArrayRef input_size, Scale, Scale) {
   const Reason known = decide_image(grad, output_size);
   if (known != Reason::kTaken) return known;
   if (input_size.size() != 4 || !are_valid(input_size)) return Reason::kUnsupported;
@@ -66,44 +66,16 @@ inline Reason decide_upsample_backward(const Tensor& grad, c10::SymIntArrayRef o
   });
 }
 
-// `Op` is the operator of gpuopt that computes the call.
-template <typename AtenOp, Operator op, typename Op>
-struct UpsampleForward {
-  using Aten = AtenOp;
-  static constexpr Operator kOperator = op;
-
-  static Reason decide(const Tensor& self, c10::SymIntArrayRef output_size, Scale, Scale) {
-    return decide_upsample(self, output_size);
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& self, c10::SymIntArrayRef output_size,
-                    Scale scales_h, Scale scales_w) {
-    return redispatch(Op{self, output_size, scales_h, scales_w}, key);
-  }
-};
-
-template <typename AtenOp, Operator op, typename Op>
-struct UpsampleBackward {
-  using Aten = AtenOp;
-  static constexpr Operator kOperator = op;
-
-  static Reason decide(const Tensor& grad, c10::SymIntArrayRef output_size,
-                       c10::SymIntArrayRef input_size, Scale, Scale) {
-    return decide_upsample_backward(grad, output_size, input_size);
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& grad, c10::SymIntArrayRef output_size,
-                    c10::SymIntArrayRef input_size, Scale scales_h, Scale scales_w) {
-    return redispatch(Op{grad, output_size, input_size, scales_h, scales_w}, key);
-  }
-};
-
-using Nearest =
-    UpsampleForward<at::_ops::upsample_nearest2d, Operator::kUpsample, UpsampleNearest2d>;
-using NearestExact = UpsampleForward<at::_ops::_upsample_nearest_exact2d, Operator::kExactUpsample,
-                                     UpsampleNearestExact2d>;
-using NearestBackward = UpsampleBackward<at::_ops::upsample_nearest2d_backward,
-                                         Operator::kUpsampleBackward, UpsampleNearest2dBackward>;
-using NearestExactBackward =
-    UpsampleBackward<at::_ops::_upsample_nearest_exact2d_backward, Operator::kExactUpsampleBackward,
-                     UpsampleNearestExact2dBackward>;
+using Nearest = Same<at::_ops::upsample_nearest2d, operator_named("upsample_nearest2d"),
+                     UpsampleNearest2d, decide_upsample>;
+using NearestExact =
+    Same<at::_ops::_upsample_nearest_exact2d, operator_named("_upsample_nearest_exact2d"),
+         UpsampleNearestExact2d, decide_upsample>;
+using NearestBackward =
+    Same<at::_ops::upsample_nearest2d_backward, operator_named("upsample_nearest2d_backward"),
+         UpsampleNearest2dBackward, decide_upsample_backward>;
+using NearestExactBackward = Same<at::_ops::_upsample_nearest_exact2d_backward,
+                                  operator_named("_upsample_nearest_exact2d_backward"),
+                                  UpsampleNearestExact2dBackward, decide_upsample_backward>;
 
 }  // namespace gpuopt::overriding

@@ -8,6 +8,7 @@
 #include "binding/check.h"
 #include "binding/plain.h"
 #include "segment/segment_ops.h"
+#include "spmm/binding/spmm_check.h"
 #include "spmm/spmm_problem.h"
 
 namespace gpuopt::segment {
@@ -33,11 +34,7 @@ inline double empty_of(Reduce reduce, std::optional<double> empty) {
   return empty.value_or(reduce == Reduce::kProd ? 1 : 0);
 }
 
-inline bool is_real_float(const Tensor& x) {
-  const auto dtype = x.scalar_type();
-  return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
-         dtype == at::kDouble;
-}
+inline bool is_real_float(const Tensor& x) { return gpuopt::is_real_float(x.scalar_type()); }
 
 // Whether an integer dtype has the number, rounded to zero. Conversions of other numbers differ
 // between the CPU and the GPU.
@@ -49,37 +46,28 @@ inline bool holds(at::ScalarType dtype, double number) {
 }
 
 inline bool is_signed_or_byte(const Tensor& x) {
-  const auto dtype = x.scalar_type();
-  return dtype == at::kByte || dtype == at::kChar || dtype == at::kShort || dtype == at::kInt ||
-         dtype == at::kLong;
+  return at::isIntegralType(x.scalar_type(), /*includeBool=*/false) &&
+         !at::isBarebonesUnsignedType(x.scalar_type());
 }
 
 // The dtype in which values are reduced on the CPU.
 inline at::ScalarType compute_type(const Tensor& x) {
-  if (is_signed_or_byte(x)) return at::kLong;
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return is_signed_or_byte(x) ? at::kLong : spmm::compute_type(x);
 }
 
 inline c10::SymInt segments_of(const Tensor& offsets) { return offsets.sym_size(0) - 1; }
 
-// `first` is the tensor whose device the others must be on.
-inline void check_on_device(const char* op, NamedTensor argument, NamedTensor first) {
-  TORCH_CHECK(argument.tensor.device() == first.tensor.device(), op, ": ", argument.name,
-              " must be on the device of ", first.name, ": expected ", first.tensor.device(),
-              ", got ", argument.tensor.device());
-}
-
+// `first` is the tensor whose device the offsets must be on.
 inline void check_offsets(const char* op, const Tensor& offsets, NamedTensor first) {
   TORCH_CHECK(first.tensor.dim() > 0, op, ": ", first.name,
               " must have entries: expected at least 1 dimension, got shape []");
-  TORCH_CHECK(is_index(offsets), op, ": offsets must be int32 or int64: expected Int or Long, got ",
-              offsets.scalar_type());
+  check_index_dtype(op, "offsets", offsets.scalar_type());
   TORCH_CHECK(offsets.dim() == 1, op,
               ": offsets must be a vector: expected 1 dimension, got shape ", offsets.sym_sizes());
   TORCH_CHECK(TORCH_GUARD_OR_TRUE(offsets.sym_size(0).sym_ge(1)), op,
               ": offsets must have one entry more than there are segments: expected at least 1, "
               "got 0");
-  check_on_device(op, {"offsets", offsets}, first);
+  check_device_of(op, {"offsets", offsets}, first);
 }
 
 inline Reduce check(const char* op, const SegmentReduce& call) {
@@ -118,9 +106,7 @@ inline void check(const SegmentExpand& call) { check(name_of<SegmentExpand>(), c
 inline void check(const SegmentSelect& call) {
   const char* op = name_of<SegmentSelect>();
   check(op, call.expand());
-  TORCH_CHECK(call.arg.scalar_type() == call.offsets.scalar_type(), op,
-              ": arg must have the dtype of offsets: expected ", call.offsets.scalar_type(),
-              ", got ", call.arg.scalar_type());
+  check_dtype_of(op, {"arg", call.arg}, {"offsets", call.offsets});
 }
 
 inline void check_float(const char* op, NamedTensor argument) {
@@ -144,9 +130,7 @@ inline void check(const SegmentSoftmaxBackward& call) {
 // Returns the dtype of the results.
 inline at::ScalarType check(const GroupBy& call) {
   const char* op = name_of<GroupBy>();
-  TORCH_CHECK(is_index(call.index), op,
-              ": index must be int32 or int64: expected Int or Long, got ",
-              call.index.scalar_type());
+  check_index_dtype(op, "index", call.index.scalar_type());
   TORCH_CHECK(call.index.dim() == 1, op,
               ": index must be a vector: expected 1 dimension, got shape ", call.index.sym_sizes());
   TORCH_CHECK(TORCH_GUARD_OR_TRUE(call.bins.sym_ge(0)), op,
@@ -154,8 +138,7 @@ inline at::ScalarType check(const GroupBy& call) {
   const bool fits = TORCH_GUARD_OR_TRUE(call.index.sym_numel().sym_le(INT_MAX)) &&
                     TORCH_GUARD_OR_TRUE(call.bins.sym_lt(INT_MAX));
   const at::ScalarType dtype = call.dtype.value_or(fits ? at::kInt : at::kLong);
-  TORCH_CHECK(dtype == at::kLong || dtype == at::kInt, op,
-              ": dtype must be int32 or int64: expected Int or Long, got ", dtype);
+  check_index_dtype(op, "dtype", dtype);
   TORCH_CHECK(dtype == at::kLong || fits, op,
               ": dtype must hold the number of entries: expected Long for ", call.index.sym_numel(),
               " entries and ", call.bins, " bins, got Int");

@@ -97,11 +97,11 @@ Tensor reduced(const char* op, const SegmentReduce& call, Reduce reduce, const T
   return out.to(call.data.scalar_type());
 }
 
-Tensor reduce_cuda(const SegmentReduce& op) {
+Tensor on_cuda(const SegmentReduce& op) {
   return reduced(name_of<SegmentReduce>(), op, check(op), Tensor());
 }
 
-TensorPair reduce_arg_cuda(const SegmentReduceArg& op) {
+TensorPair on_cuda(const SegmentReduceArg& op) {
   const Reduce reduce = check(op);
   const c10::cuda::CUDAGuard guard(op.data.device());
   const Tensor arg = rows_like(op.data, op.offsets.numel() - 1, op.offsets.scalar_type());
@@ -136,17 +136,17 @@ Tensor rows_to_entries(const char* op, const SegmentExpand& call, const Tensor& 
   return mapped(op, problem, Offsets(call.offsets), out);
 }
 
-Tensor expand_cuda(const SegmentExpand& op) {
+Tensor on_cuda(const SegmentExpand& op) {
   check(op);
   return rows_to_entries(name_of<SegmentExpand>(), op, Tensor());
 }
 
-Tensor select_cuda(const SegmentSelect& op) {
+Tensor on_cuda(const SegmentSelect& op) {
   check(op);
   return rows_to_entries(name_of<SegmentSelect>(), op.expand(), op.arg);
 }
 
-Tensor softmax_cuda(const SegmentSoftmax& op) {
+Tensor on_cuda(const SegmentSoftmax& op) {
   check(op);
   const char* name = name_of<SegmentSoftmax>();
   check_memory(name, {{"src", op.src}, {"offsets", op.offsets}});
@@ -159,7 +159,7 @@ Tensor softmax_cuda(const SegmentSoftmax& op) {
   return mapped(name, problem, Offsets(op.offsets), unfilled(x.sizes(), x.options()));
 }
 
-Tensor softmax_backward_cuda(const SegmentSoftmaxBackward& op) {
+Tensor on_cuda(const SegmentSoftmaxBackward& op) {
   check(op);
   const char* name = name_of<SegmentSoftmaxBackward>();
   check_memory(name, {{"grad", op.grad}, {"result", op.result}, {"offsets", op.offsets}});
@@ -175,7 +175,7 @@ Tensor softmax_backward_cuda(const SegmentSoftmaxBackward& op) {
 
 // ---------------------------------------------------------------- grouping
 
-TensorPair group_cuda(const GroupBy& op) {
+TensorPair on_cuda(const GroupBy& op) {
   const ScalarType dtype = check(op);
   const char* name = name_of<GroupBy>();
   check_memory(name, {{"index", op.index}});
@@ -203,13 +203,7 @@ TensorPair group_cuda(const GroupBy& op) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  impl<SegmentReduce, reduce_cuda>(m);
-  impl<SegmentReduceArg, reduce_arg_cuda>(m);
-  impl<SegmentExpand, expand_cuda>(m);
-  impl<SegmentSelect, select_cuda>(m);
-  impl<SegmentSoftmax, softmax_cuda>(m);
-  impl<SegmentSoftmaxBackward, softmax_backward_cuda>(m);
-  impl<GroupBy, group_cuda>(m);
+  Ops::for_each([&]<typename Op>() { impl<Op, KernelOf<Op>(on_cuda)>(m); });
 }
 
 }  // namespace

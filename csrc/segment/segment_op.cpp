@@ -11,8 +11,7 @@ namespace gpuopt::segment {
 namespace {
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  define<SegmentReduce, SegmentReduceArg, SegmentExpand, SegmentSelect, SegmentSoftmax,
-         SegmentSoftmaxBackward, GroupBy>(m);
+  Ops::for_each([&]<typename Op>() { define<Op>(m); });
 }
 
 // ---------------------------------------------------------------- CPU
@@ -92,7 +91,7 @@ Tensor first_extremum(const Segments& segments, const Tensor& x, bool is_max) {
       .scatter_reduce_(0, bin, candidates, "amin");
 }
 
-TensorPair reduce_arg_cpu(const SegmentReduceArg& op) {
+TensorPair on_cpu(const SegmentReduceArg& op) {
   const Reduce reduce = check(op);
   const Segments segments(name_of<SegmentReduceArg>(), op.offsets, op.data.size(0));
   const Tensor x = matrix_of(op.data);
@@ -104,11 +103,11 @@ TensorPair reduce_arg_cpu(const SegmentReduceArg& op) {
   return {shaped(values, op.data), shaped(arg.to(op.offsets.scalar_type()), op.data)};
 }
 
-Tensor reduce_cpu(const SegmentReduce& op) {
+Tensor on_cpu(const SegmentReduce& op) {
   const Reduce reduce = check(op);
   const auto& [data, offsets, name, empty] = op;
   if (is_extremum(reduce)) {
-    return std::get<0>(reduce_arg_cpu(SegmentReduceArg{data, offsets, name, empty}));
+    return std::get<0>(on_cpu(SegmentReduceArg{data, offsets, name, empty}));
   }
   const Segments segments(name_of<SegmentReduce>(), offsets, data.size(0));
   const Tensor x = matrix_of(data).to(compute_type(data));
@@ -128,13 +127,13 @@ Tensor expanded(const Segments& segments, const Tensor& rows) {
   return segments.of_entries(at::cat({outside, rows, outside}));
 }
 
-Tensor expand_cpu(const SegmentExpand& op) {
+Tensor on_cpu(const SegmentExpand& op) {
   check(op);
   const Segments segments(name_of<SegmentExpand>(), op.offsets, op.entries.expect_int());
   return shaped(expanded(segments, matrix_of(op.rows)), op.rows);
 }
 
-Tensor select_cpu(const SegmentSelect& op) {
+Tensor on_cpu(const SegmentSelect& op) {
   check(op);
   const Segments segments(name_of<SegmentSelect>(), op.offsets, op.entries.expect_int());
   const Tensor chosen = expanded(segments, matrix_of(op.arg));
@@ -144,7 +143,7 @@ Tensor select_cpu(const SegmentSelect& op) {
   return shaped(values.masked_fill(is_other, 0), op.rows);
 }
 
-Tensor softmax_cpu(const SegmentSoftmax& op) {
+Tensor on_cpu(const SegmentSoftmax& op) {
   check(op);
   const Segments segments(name_of<SegmentSoftmax>(), op.offsets, op.src.size(0));
   const Tensor x = matrix_of(op.src).to(compute_type(op.src));
@@ -153,7 +152,7 @@ Tensor softmax_cpu(const SegmentSoftmax& op) {
   return shaped(y.masked_fill(segments.is_outside(), 0).to(op.src.scalar_type()), op.src);
 }
 
-Tensor softmax_backward_cpu(const SegmentSoftmaxBackward& op) {
+Tensor on_cpu(const SegmentSoftmaxBackward& op) {
   check(op);
   const Segments segments(name_of<SegmentSoftmaxBackward>(), op.offsets, op.result.size(0));
   const auto dtype = compute_type(op.result);
@@ -162,7 +161,7 @@ Tensor softmax_backward_cpu(const SegmentSoftmaxBackward& op) {
   return shaped(y.mul(grad.sub(sums)).to(op.result.scalar_type()), op.result);
 }
 
-TensorPair group_cpu(const GroupBy& op) {
+TensorPair on_cpu(const GroupBy& op) {
   const at::ScalarType dtype = check(op);
   const int64_t bins = op.bins.expect_int();
   if (op.index.numel() > 0) {
@@ -177,13 +176,7 @@ TensorPair group_cpu(const GroupBy& op) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl<SegmentReduce, reduce_cpu>(m);
-  impl<SegmentReduceArg, reduce_arg_cpu>(m);
-  impl<SegmentExpand, expand_cpu>(m);
-  impl<SegmentSelect, select_cpu>(m);
-  impl<SegmentSoftmax, softmax_cpu>(m);
-  impl<SegmentSoftmaxBackward, softmax_backward_cpu>(m);
-  impl<GroupBy, group_cpu>(m);
+  Ops::for_each([&]<typename Op>() { impl<Op, KernelOf<Op>(on_cpu)>(m); });
 }
 
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
@@ -194,52 +187,46 @@ Tensor new_rows(const Tensor& like, const c10::SymInt& rows, at::ScalarType dtyp
   return at::empty_symint(sizes, like.options().dtype(dtype));
 }
 
-Tensor reduce_meta(const SegmentReduce& op) {
+Tensor on_meta(const SegmentReduce& op) {
   check(op);
   return new_rows(op.data, segments_of(op.offsets), op.data.scalar_type());
 }
 
-TensorPair reduce_arg_meta(const SegmentReduceArg& op) {
+TensorPair on_meta(const SegmentReduceArg& op) {
   check(op);
   const c10::SymInt segments = segments_of(op.offsets);
   return {new_rows(op.data, segments, op.data.scalar_type()),
           new_rows(op.data, segments, op.offsets.scalar_type())};
 }
 
-Tensor expand_meta(const SegmentExpand& op) {
+Tensor on_meta(const SegmentExpand& op) {
   check(op);
   return new_rows(op.rows, op.entries, op.rows.scalar_type());
 }
 
-Tensor select_meta(const SegmentSelect& op) {
+Tensor on_meta(const SegmentSelect& op) {
   check(op);
   return new_rows(op.rows, op.entries, op.rows.scalar_type());
 }
 
-Tensor softmax_meta(const SegmentSoftmax& op) {
+Tensor on_meta(const SegmentSoftmax& op) {
   check(op);
   return at::empty_symint(op.src.sym_sizes(), op.src.options());
 }
 
-Tensor softmax_backward_meta(const SegmentSoftmaxBackward& op) {
+Tensor on_meta(const SegmentSoftmaxBackward& op) {
   check(op);
   return at::empty_symint(op.result.sym_sizes(), op.result.options());
 }
 
-TensorPair group_meta(const GroupBy& op) {
+TensorPair on_meta(const GroupBy& op) {
   const auto options = op.index.options().dtype(check(op));
   return {at::empty_symint({op.bins + 1}, options),
           at::empty_symint({op.index.sym_numel()}, options)};
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl<SegmentReduce, reduce_meta>(m);
-  impl<SegmentReduceArg, reduce_arg_meta>(m);
-  impl<SegmentExpand, expand_meta>(m);
-  impl<SegmentSelect, select_meta>(m);
-  impl<SegmentSoftmax, softmax_meta>(m);
-  impl<SegmentSoftmaxBackward, softmax_backward_meta>(m);
-  impl<GroupBy, group_meta>(m);
+  Ops::for_each([&]<typename Op>() { impl<Op, KernelOf<Op>(on_meta)>(m); });
 }
 
 }  // namespace

@@ -79,4 +79,7 @@ struct GroupBy {
   std::optional<at::ScalarType> dtype;
 };
 
+using Ops = OpList<SegmentReduce, SegmentReduceArg, SegmentExpand, SegmentSelect, SegmentSoftmax,
+                   SegmentSoftmaxBackward, GroupBy>;
+
 }  // namespace gpuopt::segment

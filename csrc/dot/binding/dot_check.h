@@ -10,12 +10,6 @@ namespace gpuopt::dot {
 
 using at::Tensor;
 
-// The dtypes that dot_fast_atomic supports.
-inline bool is_real_float(at::ScalarType dtype) {
-  return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
-         dtype == at::kDouble;
-}
-
 // The dtypes are the same on every device: the ones that ATen's CPU kernel supports.
 inline void check_dtype(const char* op, at::ScalarType dtype) {
   const bool is_integer =
@@ -35,9 +29,7 @@ inline void check_operands(const char* op, int64_t rank, const Tensor& self, Nam
     TORCH_CHECK(argument.tensor.dim() == rank, op, ": ", argument.name, " must be ", kind,
                 ", got shape ", argument.tensor.sym_sizes());
   }
-  TORCH_CHECK(other.tensor.scalar_type() == self.scalar_type(), op, ": ", other.name,
-              " must have input's dtype: expected ", self.scalar_type(), ", got ",
-              other.tensor.scalar_type());
+  check_input_dtype(op, other, self);
   for (int64_t d = 0; d < rank; ++d) {
     const auto expected = self.sym_size(d), own = other.tensor.sym_size(d);
     if (rank == 1) {
@@ -49,9 +41,7 @@ inline void check_operands(const char* op, int64_t rank, const Tensor& self, Nam
                       ", got ", other.tensor.sym_sizes());
     }
   }
-  TORCH_CHECK(other.tensor.device() == self.device(), op, ": ", other.name,
-              " must be on the device of input: expected ", self.device(), ", got ",
-              other.tensor.device());
+  check_device_of(op, other, {"input", self});
 }
 
 template <typename Op>
@@ -74,12 +64,8 @@ Op checked(const Out<Op>& call) {
   const char* name = name_of<Op>();
   const auto& [op, out] = call;
   check(op);
-  TORCH_CHECK(out.device() == op.self.device(), name,
-              ": out must be on the device of input: expected ", op.self.device(), ", got ",
-              out.device());
-  TORCH_CHECK(out.scalar_type() == op.self.scalar_type(), name,
-              ": out must have input's dtype: expected ", op.self.scalar_type(), ", got ",
-              out.scalar_type());
+  check_device_of(name, {"out", out}, {"input", op.self});
+  check_input_dtype(name, {"out", out}, op.self);
   return op;
 }
 

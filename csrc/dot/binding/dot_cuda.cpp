@@ -2,7 +2,6 @@
 // arguments, describes them as a Problem, and launches its plan.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
-#include <ATen/native/Resize.h>
 
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
@@ -69,20 +68,12 @@ Tensor dot_cuda(const Op& op) {
   return out;
 }
 
-// If out shares memory with an operand, the result is computed first and then copied.
 template <typename Op>
 Tensor& dot_out_cuda(const Out<Op>& call) {
   const Op op = checked(call);
   Tensor& out = call.out;
-  if (!out.is_conj() && !out.is_alias_of(op.self) && !out.is_alias_of(op.other)) {
-    at::native::resize_output(out, {});
-    dot_into(op, out);
-    return out;
-  }
-  const Tensor result = unfilled({}, op.self.options());
-  dot_into(op, result);
-  at::native::resize_output(out, {});
-  return out.copy_(result);
+  const bool is_apart = !out.is_conj() && !out.is_alias_of(op.self) && !out.is_alias_of(op.other);
+  return write_out(out, {}, is_apart, [&](const Tensor& result) { dot_into(op, result); });
 }
 
 Tensor dot_fast_atomic_cuda(const DotFastAtomic& op) {

@@ -1,13 +1,30 @@
-// The schemas, CPU kernels and Meta kernels of gpuopt::dot, vdot, dot_rows and dot_fast_atomic.
+// gpuopt::dot, vdot, dot_rows and dot_fast_atomic: schemas, and all kernels except CUDA's.
+#include <array>
+#include <utility>
+
+#include "binding/autocast.h"
+#include "binding/ladder.h"
+#include "binding/vmap.h"
 #include "binding/writing.h"
 #include "dot/binding/dot_check.h"
+#include "dot/binding/dot_ops.h"
+#include "dot/ladder/dot_ladder.h"
+#include "elementwise/binding/elementwise_ops.h"
 
 namespace gpuopt::dot {
 namespace {
 
+using namespace autograd_names;
+using c10::SymInt;
+
+using Ops = OpList<Dot, Vdot, DotRows, DotFastAtomic>;
+
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  define<Dot, Out<Dot>, Vdot, Out<Vdot>, DotRows, DotFastAtomic>(m);
+  Ops::for_each([&]<typename Op>() { define<Op>(m); });
+  define<Out<Dot>, Out<Vdot>>(m);
 }
+
+const RegisterLadder ladder(kLadder, "dot(Tensor self, Tensor tensor, int step) -> Tensor");
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
@@ -37,23 +54,14 @@ Tensor dot_meta(const Op& op) {
   return at::empty_symint(op.self.sym_sizes().slice(0, op.self.dim() - 1), op.self.options());
 }
 
-template <typename... Ops>
-void impl_cpu(torch::Library& m) {
-  (impl<Ops, dot_cpu<Ops>>(m), ...);
-}
-template <typename... Ops>
-void impl_meta(torch::Library& m) {
-  (impl<Ops, dot_meta<Ops>>(m), ...);
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl_cpu<Dot, Vdot, DotRows, DotFastAtomic>(m);
+  Ops::for_each([&]<typename Op>() { impl<Op, dot_cpu<Op>>(m); });
   impl_out<Dot, checked<Dot>, dot_cpu<Dot>>(m);
   impl_out<Vdot, checked<Vdot>, dot_cpu<Vdot>>(m);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl_meta<Dot, Vdot, DotRows, DotFastAtomic>(m);
+  Ops::for_each([&]<typename Op>() { impl<Op, dot_meta<Op>>(m); });
   impl_out<Dot, checked<Dot>, dot_meta<Dot>>(m);
   impl_out<Vdot, checked<Vdot>, dot_meta<Vdot>>(m);
 }
@@ -62,6 +70,108 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
 TORCH_LIBRARY_IMPL(gpuopt, Conjugate, m) {
   impl_fallthrough<Dot, Out<Dot>, Vdot, Out<Vdot>, DotRows>(m);
 }
+
+// The wider of the operands' dtypes. torch.dot and torch.vdot cast to it under autocast on CUDA,
+// but not on the CPU.
+constexpr auto promoted = [](const auto& op, c10::DeviceType device) {
+  const auto lower = at::autocast::get_lower_precision_fp_from_device_type(device);
+  return at::autocast::promote_type(lower, device, op.self, op.other);
+};
+
+// ---------------------------------------------------------------- vmap
+
+// vmap's rules run before autocast's. They cast the operands here, before they check the dtypes.
+template <typename Op>
+std::pair<Tensor, Tensor> cast_under_autocast(const Op& op) {
+  constexpr auto device = c10::DeviceType::CUDA;
+  if (!op.self.is_cuda() || !at::autocast::is_autocast_enabled(device)) return {op.self, op.other};
+  const auto dtype = promoted(op, device);
+  return {at::autocast::cached_cast(dtype, op.self, device),
+          at::autocast::cached_cast(dtype, op.other, device)};
+}
+
+// All examples of vectors are the rows of one call of dot_rows, and so are the rows of all
+// examples.
+template <typename Op>
+Tensor dot_vmap(const Op& given) {
+  const auto [self, other] = cast_under_autocast(given);
+  const Op op{self, other};
+  check(op);
+  const VmapLevel level;
+  const auto examples = level.examples_of(op);
+  if (!examples.has_value()) return level.pass_on(op);
+  const Tensor left = level.unwrap(self).in_front(*examples);
+  const Tensor right = level.unwrap(other).in_front(*examples);
+  if constexpr (std::is_same_v<Op, DotRows>) {
+    const Tensor result = call(DotRows{left.flatten(0, 1), right.flatten(0, 1)});
+    const std::array<SymInt, 2> sizes{*examples, left.sym_size(1)};
+    return level.wrap(result.unflatten_symint(0, sizes), 0);
+  } else {
+    return level.wrap(call(DotRows{std::is_same_v<Op, Vdot> ? left.conj() : left, right}), 0);
+  }
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
+  Ops::for_each([&]<typename Op>() { impl<Op, dot_vmap<Op>>(m); });
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
+  impl_out_functional<Dot, checked<Dot>>(m);
+  impl_out_functional<Vdot, checked<Vdot>>(m);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
+  Ops::for_each([&]<typename Op>() { impl_autocast<Op, c10::DeviceType::CUDA, promoted>(m); });
+}
+
+// ---------------------------------------------------------------- derivatives
+
+// Each operand's gradient is the result's times the other operand. The result's gradient gets a
+// last dimension of size 1, so that it broadcasts to the operands.
+//   dot:   d(x . y) = y dx + x dy, so the other operand is conjugated.
+//   vdot:  conj(x) . y is not holomorphic in x, so x's gradient takes the conjugate of the
+//   result's.
+template <typename Op>
+struct DotBackward : ProductNode {
+  static constexpr bool kVdot = std::is_same_v<Op, Vdot>;
+
+  explicit DotBackward(const Op& op) : ProductNode(op.self, op.other) {
+    save_factors(op.self, op.other);
+  }
+  std::string name() const override {
+    if (kVdot) return "GpuoptVdotBackward";
+    if (std::is_same_v<Op, DotRows>) return "GpuoptDotRowsBackward";
+    return std::is_same_v<Op, Dot> ? "GpuoptDotBackward" : "GpuoptDotFastAtomicBackward";
+  }
+
+  variable_list gradients(const Tensor& of_result) override {
+    variable_list inputs(2);
+    const Tensor grad = of_result.unsqueeze(-1);
+    if (task_should_compute_output(0)) {
+      const Tensor other = second_.unpack();
+      inputs[0] = kVdot ? gpuopt::mul(grad.conj(), other) : gpuopt::mul(grad, other.conj());
+    }
+    if (task_should_compute_output(1)) {
+      const Tensor self = first_.unpack();
+      inputs[1] = gpuopt::mul(grad, kVdot ? self : self.conj());
+    }
+    return inputs;
+  }
+
+  static Tensor tangent(const Op& op, const Tensor&) {
+    using TangentOp = std::conditional_t<std::is_same_v<Op, DotFastAtomic>, Dot, Op>;
+    return tangent_of_product(op.self, op.other, [](const Tensor& self, const Tensor& other) {
+      return call(TangentOp{self, other});
+    });
+  }
+};
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
+  Ops::for_each([&]<typename Op>() { impl_autograd<Op, DotBackward<Op>>(m); });
+  impl_out_without_derivatives<Dot, Vdot>(m);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { impl_counted<Out<Dot>, Out<Vdot>>(m); }
 
 }  // namespace
 }  // namespace gpuopt::dot

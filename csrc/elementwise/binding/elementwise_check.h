@@ -99,9 +99,7 @@ inline void check_write(const Inplace<MulScalar>& call) {
 }
 
 inline void check_out_device(const char* op, NamedTensor input, const at::Tensor& out) {
-  TORCH_CHECK(is_cpu_scalar(input.tensor) || out.device() == input.tensor.device(), op,
-              ": out must be on the device of ", input.name, ": expected ", input.tensor.device(),
-              ", got ", out.device());
+  if (!is_cpu_scalar(input.tensor)) check_device_of(op, {"out", out}, input);
 }
 
 inline void check_write(const Out<MulTensor>& call) {

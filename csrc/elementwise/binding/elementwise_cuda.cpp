@@ -172,7 +172,7 @@ Tensor& mul_inplace_scalar_cuda(const Inplace<MulScalar>& call) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  for_each_operator([&]<typename Op>() { impl<Op, on_cuda<Op>>(m); });
+  Ops::for_each([&]<typename Op>() { impl<Op, on_cuda<Op>>(m); });
   impl<Out<MulTensor>, mul_out_cuda>(m);
   impl<Out<MulScalar>, mul_scalar_out_cuda>(m);
   impl<Inplace<MulTensor>, mul_inplace_cuda>(m);

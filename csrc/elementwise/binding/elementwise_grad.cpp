@@ -12,11 +12,52 @@ using namespace autograd_names;
 // d(a b + c) = b' da + a' db + dc, with ' the conjugate.
 template <typename Op>
 struct Backward : ProductNode {
+  explicit Backward(const Op& op) : Backward(op, /*overwrites=*/false) {}
+  explicit Backward(const Inplace<Op>& call) : Backward(call.in, /*overwrites=*/true) {}
   std::string name() const override { return Op::kNode; }
 
-  // `overwrites`: the result overwrites the first factor, whose old value is then copied.
-  void save(const Op& op, bool overwrites) {
+  variable_list gradients(const Tensor& grad) override {
+    variable_list inputs(is_complex_.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!task_should_compute_output(i)) continue;
+      inputs[i] = i < kFactors<Op> ? times_other_factor(grad, i) : grad;
+      // The gradient of a real input is the real part of what a complex result gives it.
+      if (inputs[i].is_complex() && !is_complex_[i]) inputs[i] = at::real(inputs[i]);
+    }
+    return inputs;
+  }
+
+  // The tangent of a result. It must not alias an input's tangent, because in-place operators on
+  // the result write to the result's tangent.
+  static Tensor tangent(const Op& op, const Tensor& result) {
     const auto inputs = op.inputs();
+    Tensor sum;
+    const auto add = [&](const Tensor& term) {
+      sum = sum.defined() ? call(Axpy{term, sum, 1}) : term;
+    };
+    const Tensor& first = inputs[0].tensor;
+    if constexpr (kHasNumber<Op>) {
+      if (has_tangent(first)) add(gpuopt::mul(tangent_of(first), op.number()));
+    } else {
+      const Tensor& second = inputs[1].tensor;
+      if (has_tangent(first)) add(gpuopt::mul(tangent_of(first), primal_of(second)));
+      if (has_tangent(second)) add(gpuopt::mul(primal_of(first), tangent_of(second)));
+    }
+    if constexpr (kInputs<Op> > kFactors<Op>) {
+      const Tensor own = tangent_of(inputs.back().tensor);
+      if (own.defined()) add(sum.defined() ? own : own.clone());
+    }
+    if (sum.scalar_type() != result.scalar_type()) sum = sum.to(result.scalar_type());
+    return sum.expand_symint(result.sym_sizes());
+  }
+  static Tensor tangent(const Inplace<Op>& call) { return tangent(call.in, call.self); }
+
+ private:
+  // `overwrites`: the result overwrites the first factor, whose old value is then copied.
+  Backward(const Op& op, bool overwrites) {
+    const auto inputs = op.inputs();
+    std::apply([&](const auto&... in) { set_next_edges(collect_next_edges(in.tensor...)); },
+               inputs);
     for (size_t i = 0; i < inputs.size(); ++i) is_complex_[i] = inputs[i].tensor.is_complex();
     if constexpr (kHasNumber<Op>) {
       number_ = op.number();
@@ -26,20 +67,6 @@ struct Backward : ProductNode {
     }
   }
 
-  variable_list apply(variable_list&& grads) override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    variable_list inputs(is_complex_.size());
-    if (!grads[0].defined()) return inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (!task_should_compute_output(i)) continue;
-      inputs[i] = i < kFactors<Op> ? times_other_factor(grads[0], i) : grads[0];
-      // The gradient of a real input is the real part of what a complex result gives it.
-      if (inputs[i].is_complex() && !is_complex_[i]) inputs[i] = at::real(inputs[i]);
-    }
-    return inputs;
-  }
-
- private:
   Tensor times_other_factor(const Tensor& grad, size_t factor) {
     if constexpr (kHasNumber<Op>) {
       const bool one = !number_.isSymbolic() && number_.equal(1);
@@ -53,69 +80,10 @@ struct Backward : ProductNode {
   at::Scalar number_;
 };
 
-// Returns no node if nothing requires a gradient.
-template <typename Op>
-NodePtr<Backward<Op>> make_backward(const Op& op, bool overwrites) {
-  if (!requires_grad(op)) return {};
-  auto node = make_node<Backward<Op>>();
-  std::apply([&](const auto&... in) { node->set_next_edges(collect_next_edges(in.tensor...)); },
-             op.inputs());
-  node->save(op, overwrites);
-  return node;
-}
-
-// The tangent of a result, or nothing if no input has one. It must not alias an input's tangent,
-// because in-place operators on the result write to the result's tangent.
-template <typename Op>
-Tensor tangent(const Op& op, const Tensor& result) {
-  const auto inputs = op.inputs();
-  Tensor sum;
-  const auto add = [&](const Tensor& term) {
-    sum = sum.defined() ? gpuopt::axpy(term, sum) : term;
-  };
-  const Tensor& first = inputs[0].tensor;
-  if constexpr (kHasNumber<Op>) {
-    if (has_tangent(first)) add(gpuopt::mul(tangent_of(first), op.number()));
-  } else {
-    const Tensor& second = inputs[1].tensor;
-    if (has_tangent(first)) add(gpuopt::mul(tangent_of(first), primal_of(second)));
-    if (has_tangent(second)) add(gpuopt::mul(primal_of(first), tangent_of(second)));
-  }
-  if constexpr (kInputs<Op> > kFactors<Op>) {
-    const Tensor own = tangent_of(inputs.back().tensor);
-    if (own.defined()) add(sum.defined() ? own : own.clone());
-  }
-  if (!sum.defined()) return sum;
-  if (sum.scalar_type() != result.scalar_type()) sum = sum.to(result.scalar_type());
-  return sum.expand_symint(result.sym_sizes());
-}
-
-template <typename Op>
-Tensor autograd(const Op& op, DispatchKeySet keys) {
-  const auto node = make_backward(op, /*overwrites=*/false);
-  Tensor result = below_autograd(op, keys);
-  if (node) set_history(result, node);
-  const Tensor of_result = tangent(op, result);
-  if (of_result.defined()) set_tangent(result, of_result);
-  return result;
-}
-
-template <typename Op>
-Tensor& inplace_autograd(const Inplace<Op>& call, DispatchKeySet keys) {
-  Tensor& self = call.self;
-  torch::autograd::check_inplace(self, requires_grad(call.in));
-  const auto node = make_backward(call.in, /*overwrites=*/true);
-  const Tensor of_result = tangent(call.in, self);
-  below_autograd(call, keys);
-  if (node) rebase_history(self, node);
-  if (of_result.defined()) set_inplace_tangent(self, of_result);
-  return self;
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  for_each_operator([&]<typename Op>() { impl<Op, autograd<Op>>(m); });
-  impl<Inplace<MulTensor>, inplace_autograd<MulTensor>>(m);
-  impl<Inplace<MulScalar>, inplace_autograd<MulScalar>>(m);
+  Ops::for_each([&]<typename Op>() { impl_autograd<Op, Backward<Op>>(m); });
+  impl_inplace_autograd<MulTensor, Backward<MulTensor>>(m);
+  impl_inplace_autograd<MulScalar, Backward<MulScalar>>(m);
   impl_out_without_derivatives<MulTensor, MulScalar>(m);
 }
 

@@ -67,23 +67,10 @@ inline at::Tensor mul(const at::Tensor& self, const at::Tensor& other) {
 inline at::Tensor mul(const at::Tensor& self, const at::Scalar& other) {
   return call(MulScalar{self, other});
 }
-inline at::Tensor axpy(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha = 1) {
-  return call(Axpy{x, y, alpha});
-}
-inline at::Tensor fma(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-  return call(Fma{a, b, c});
-}
 
 namespace elementwise {
 
-// Calls f<Op>() for every operator above.
-template <typename F>
-void for_each_operator(F f) {
-  f.template operator()<MulTensor>();
-  f.template operator()<MulScalar>();
-  f.template operator()<Axpy>();
-  f.template operator()<Fma>();
-}
+using Ops = OpList<MulTensor, MulScalar, Axpy, Fma>;
 
 template <typename Op>
 constexpr bool kHasNumber = requires(const Op& op) { op.number(); };

@@ -10,9 +10,7 @@ using at::Tensor;
 
 Tensor mul_step(const LadderCall& call, const Tensor& self, const Tensor& other) {
   // Only the production operator accepts zero-dimensional CPU tensors.
-  TORCH_CHECK(other.device() == self.device(), call.op(),
-              ": other must be on the device of self: expected ", self.device(), ", got ",
-              other.device());
+  check_device_of(call.op(), {"other", other}, {"self", self});
   TORCH_CHECK(other.sizes().equals(self.sizes()), call.op(),
               ": other must have self's shape, without broadcasting: expected ", self.sizes(),
               ", got ", other.sizes());

@@ -32,13 +32,6 @@ inline Mode check_mode(const char* op, std::string_view mode) {
   return fast ? Mode::kFast : accurate ? Mode::kAccurate : Mode::kDeterministic;
 }
 
-// Unlike check_same_device(): an index without dimensions has to be on the device too.
-inline void check_on_device(const char* op, const Tensor& self, NamedTensor argument) {
-  TORCH_CHECK(argument.tensor.device() == self.device(), op, ": ", argument.name,
-              " must be on the device of input: expected ", self.device(), ", got ",
-              argument.tensor.device());
-}
-
 // Whether ATen's kernels can convert a number to a dtype. They refuse a number out of range, and
 // drop the fraction of a number for integer dtypes.
 inline bool converts(const at::Scalar& number, at::ScalarType dtype) {
@@ -85,21 +78,14 @@ inline void check_shapes(const char* op, int64_t dim, const Tensor& self, const 
 inline Call check(const char* op, const IndexAdd& given) {
   const auto& [self, dim, index, source, alpha, mode] = given;
   const Mode checked_mode = check_mode(op, mode);
-  check_on_device(op, self, {"index", index});
-  check_on_device(op, self, {"source", source});
-  const int64_t dims = self.dim() == 0 ? 1 : self.dim();  // 0 and -1 are fine without dimensions
-  TORCH_CHECK_INDEX(-dims <= dim && dim < dims, op,
-                    ": dim must be a dimension of input: expected a value from ", -dims, " to ",
-                    dims - 1, ", got ", dim);
-  const int64_t from_front = dim < 0 ? dim + dims : dim;
+  check_device_of(op, {"index", index}, {"input", self});
+  check_device_of(op, {"source", source}, {"input", self});
+  const int64_t from_front = checked_dim(op, dim, self.dim());
   TORCH_CHECK_INDEX(index.dim() <= 1, op,
-                    ": index must be a vector: expected at most 1 dimension, ", "got shape ",
+                    ": index must be a vector: expected at most 1 dimension, got shape ",
                     index.sym_sizes());
-  TORCH_CHECK(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt, op,
-              ": index must be int32 or int64: expected Int or Long, got ", index.scalar_type());
-  TORCH_CHECK(source.scalar_type() == self.scalar_type(), op,
-              ": source must have input's dtype: expected ", self.scalar_type(), ", got ",
-              source.scalar_type());
+  check_index_dtype(op, "index", index.scalar_type());
+  check_input_dtype(op, {"source", source}, self);
   check_shapes(op, from_front, self, index, source);
   TORCH_CHECK(converts(alpha, self.scalar_type()), op, ": alpha must fit input's dtype ",
               self.scalar_type(), ": expected a number in its range, got ", alpha);
@@ -132,10 +118,8 @@ inline Call check(const Inplace<IndexAdd>& given) {
 inline Call check(const Out<IndexAdd>& given) {
   const Call call = check(given.in);
   const Tensor &self = call.op.self, &out = given.out;
-  check_on_device(call.name, self, {"out", out});
-  TORCH_CHECK(out.scalar_type() == self.scalar_type(), call.name,
-              ": out must have input's dtype: expected ", self.scalar_type(), ", got ",
-              out.scalar_type());
+  check_device_of(call.name, {"out", out}, {"input", self});
+  check_input_dtype(call.name, {"out", out}, self);
   check_writable(call.name, {"out", out}, {{"input", self}});
   check_written(call.name, {"out", out}, call.op.index, call.op.source);
   return call;

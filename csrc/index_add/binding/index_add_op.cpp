@@ -1,14 +1,30 @@
-// gpuopt::index_add and index_add_: schemas, and the CPU and Meta kernels.
+// gpuopt::index_add and index_add_: schemas, and all kernels except CUDA's. Autocast has no
+// policy for them, as in ATen.
 #include <ATen/OpMathType.h>
 
-#include "binding/index_errors.h"
+#include <array>
+
+#include "binding/aten.h"
+#include "binding/ladder.h"
+#include "binding/vmap.h"
 #include "binding/writing.h"
+#include "elementwise/binding/elementwise_ops.h"
 #include "index_add/binding/index_add_check.h"
+#include "index_add/binding/index_add_ops.h"
+#include "index_add/ladder/index_add_ladder.h"
 
 namespace gpuopt::index_add {
 namespace {
 
+using namespace autograd_names;
+using Operand = VmapLevel::Operand;
+using at::Scalar;
+using c10::SymInt;
+
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<IndexAdd, Out<IndexAdd>, Inplace<IndexAdd>>(m); }
+
+const RegisterLadder ladder(
+    kLadder, "index_add_(Tensor(a!) self, Tensor index, Tensor source, int step) -> Tensor(a!)");
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
@@ -72,6 +88,131 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   impl<IndexAdd, index_add_meta>(m);
   impl_out<IndexAdd, checked<Out<IndexAdd>>, index_add_meta>(m);
   impl<Inplace<IndexAdd>, index_add_inplace_meta>(m);
+}
+
+// ---------------------------------------------------------------- vmap
+
+// For examples with an index each: one call on the concatenated rows of all examples. The result
+// has the examples in dimension `dim` and their rows in the next.
+Tensor add_folded(const Operand& self, const Operand& index, const Operand& source,
+                  const IndexAdd& op, const SymInt& examples) {
+  const int64_t dim = op.dim;
+  const Tensor rows = batched_at(self, dim, examples);
+  const SymInt bins = rows.sym_size(dim + 1);
+  const Tensor entries = fold_index(batched_at(index, 0, examples), examples, bins);
+  const Tensor result =
+      call(IndexAdd{rows.flatten(dim, dim + 1), dim, entries,
+                    batched_at(source, dim, examples).flatten(dim, dim + 1), op.alpha, op.mode});
+  return result.unflatten_symint(dim, std::array<SymInt, 2>{examples, bins});
+}
+
+Tensor index_add_vmap(const IndexAdd& given, const VmapLevel& level, const SymInt& examples) {
+  const IndexAdd op = check(given).op;
+  const Operand self = level.unwrap(op.self), index = level.unwrap(op.index);
+  const Operand source = level.unwrap(op.source);
+  const bool folds = index.batch_dim.has_value();
+  const Tensor result = folds
+                            ? add_folded(self, index, source, op, examples)
+                            : call(IndexAdd{batched_at(self, 0, examples), op.dim + 1, index.value,
+                                            batched_at(source, 0, examples), op.alpha, op.mode});
+  return level.wrap(self.logical_dim() == 0 ? result.squeeze(-1) : result, folds ? op.dim : 0);
+}
+
+Tensor& index_add_inplace_vmap(const Inplace<IndexAdd>& given) {
+  const char* name = name_of<Inplace<IndexAdd>>();
+  const IndexAdd op = check(name, given.in).op;
+  const VmapLevel level;
+  const Operand self = level.unwrap(op.self), index = level.unwrap(op.index);
+  const Operand source = level.unwrap(op.source);
+  const auto examples = level.examples_of(op);
+  const auto add_to = [&](Tensor written, int64_t dim, const Tensor& slices) -> Tensor& {
+    handle<Inplace<IndexAdd>>().call(written, dim, index.value, slices, op.alpha, op.mode);
+    return given.self;
+  };
+  if (!examples.has_value()) return add_to(self.value, op.dim, source.value);
+  TORCH_CHECK(
+      self.batch_dim.has_value(), name,
+      ": input must be batched by torch.vmap when index or source is: expected an input that "
+      "vmap maps over, got one shared by all examples");
+  if (index.batch_dim.has_value()) {
+    // The sum is copied, because the concatenated rows need not be a view of self.
+    batched_at(self, op.dim, *examples).copy_(add_folded(self, index, source, op, *examples));
+    return given.self;
+  }
+  return add_to(batched_at(self, 0, *examples), op.dim + 1, batched_at(source, 0, *examples));
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
+  impl_vmap<IndexAdd, index_add_vmap>(m);
+  impl<Inplace<IndexAdd>, index_add_inplace_vmap>(m);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
+  impl_out_functional<IndexAdd, checked<Out<IndexAdd>>>(m);
+  impl_inplace_functional<IndexAdd, checked<Inplace<IndexAdd>>>(m);
+}
+
+// ---------------------------------------------------------------- derivatives
+
+// d(self + alpha P source) = dself + alpha P dsource, where P adds slices to the rows that index
+// names. So the gradient of source gathers these rows, times the conjugate of alpha. (ATen's
+// formula does not conjugate a complex alpha, as of torch 2.15.)
+struct IndexAddBackward : GradNode {
+  explicit IndexAddBackward(const IndexAdd& op)
+      : GradNode(op.self, op.source), dim_(op.dim), alpha_(op.alpha) {
+    if (next_edge(1).is_valid()) index_.save(op.index);
+  }
+  explicit IndexAddBackward(const Inplace<IndexAdd>& call) : IndexAddBackward(call.in) {}
+  std::string name() const override { return "GpuoptIndexAddBackward"; }
+
+  variable_list gradients(const Tensor& grad) override {
+    variable_list inputs(2);
+    if (task_should_compute_output(0)) inputs[0] = grad;
+    if (task_should_compute_output(1)) {
+      const Tensor rows = select(grad);
+      // If the result is real, the imaginary part of a complex alpha is 0.
+      const Scalar factor = grad.is_complex() ? alpha_.conj() : Scalar(alpha_.toDouble());
+      inputs[1] = factor.equal(1.0) ? rows : gpuopt::mul(rows, factor);
+    }
+    return inputs;
+  }
+
+  // index_add of the tangents.
+  static Tensor tangent(const IndexAdd& op, const Tensor&) {
+    const auto& [self, dim, index, source, alpha, mode] = op;
+    // A copy of self's tangent, because later in-place operators on the result write to the
+    // result's tangent.
+    if (!has_tangent(source)) return tangent_of(self).clone();
+    const Tensor of_self = has_tangent(self) ? tangent_of(self) : at::zeros_like(self);
+    return call(IndexAdd{of_self, dim, index, tangent_of(source), alpha, mode});
+  }
+  // Nothing if the tangent of self does not change.
+  static Tensor tangent(const Inplace<IndexAdd>& call) {
+    return has_tangent(call.in.source) ? tangent(call.in, call.self) : Tensor();
+  }
+
+ private:
+  // Adds a dimension to an index without dimensions. Under vmap, index_select repeats the slice of
+  // such an index, once per slice of the dimension (torch 2.11 to 2.15).
+  Tensor select(const Tensor& grad) {
+    if (grad.dim() == 0) return grad;
+    const Tensor index = index_.unpack();
+    return at::index_select(grad, dim_, index.dim() == 0 ? index.unsqueeze(0) : index);
+  }
+
+  int64_t dim_;
+  Scalar alpha_;
+  Saved index_{this};
+};
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
+  impl_autograd<IndexAdd, IndexAddBackward>(m);
+  impl_inplace_autograd<IndexAdd, IndexAddBackward>(m);
+  impl_out_without_derivatives<IndexAdd>(m);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) {
+  impl_counted<Out<IndexAdd>, Inplace<IndexAdd>>(m);
 }
 
 }  // namespace

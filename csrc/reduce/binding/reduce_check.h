@@ -15,6 +15,8 @@
 
 namespace gpuopt::reduce {
 
+using Ops = OpList<ReduceSum, ReduceMean, ReduceMax, ReduceMin>;
+
 template <typename Op>
 inline constexpr bool kIsMean = std::same_as<Op, ReduceMean>;
 
@@ -57,13 +59,9 @@ inline DimMask reduced_dims(const char* op, at::OptionalIntArrayRef dim, int64_t
   TORCH_CHECK(rank <= DimMask::kMaxRank, op,
               ": input has too many dimensions for a list of them: expected at most ",
               DimMask::kMaxRank, " unless all are reduced, got ", rank);
-  const int64_t count = rank == 0 ? 1 : rank;  // a zero-dimensional self accepts 0 and -1
   DimMask mask;
   for (const int64_t d : *dim) {
-    TORCH_CHECK_INDEX(-count <= d && d < count, op,
-                      ": dim must be a dimension of input: expected a value from ", -count, " to ",
-                      count - 1, ", got ", d);
-    const int64_t wrapped = d < 0 ? d + count : d;
+    const int64_t wrapped = checked_dim(op, d, rank);
     TORCH_CHECK(!mask[wrapped], op, ": dim must name each dimension once: got dimension ", wrapped,
                 " more than once in ", *dim);
     mask.set(wrapped);
@@ -150,8 +148,7 @@ BasicReduction<Size> check(const Out<Op>& call) {
   const auto& [op, out] = call;
   const at::ScalarType dtype = out.scalar_type();
   if constexpr (Extremum<Op>) {
-    TORCH_CHECK(dtype == op.self.scalar_type(), name, ": out must have input's dtype: expected ",
-                op.self.scalar_type(), ", got ", dtype);
+    check_input_dtype(name, {"out", out}, op.self);
   } else {
     TORCH_CHECK(!op.dtype.has_value() || *op.dtype == dtype, name,
                 ": out must have the dtype given as dtype: expected ", *op.dtype, ", got ", dtype);
@@ -162,9 +159,7 @@ BasicReduction<Size> check(const Out<Op>& call) {
       ": out must be floating-point or complex: expected a dtype that can hold a mean, got ",
       dtype);
   reduction.dtype = dtype;
-  TORCH_CHECK(out.device() == op.self.device(), name,
-              ": out must be on the device of input: expected ", op.self.device(), ", got ",
-              out.device());
+  check_device_of(name, {"out", out}, {"input", op.self});
   check_writable(name, {"out", out}, {{"input", op.self}});
   return reduction;
 }

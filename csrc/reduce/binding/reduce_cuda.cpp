@@ -1,8 +1,6 @@
 // The CUDA implementations of gpuopt::reduce_sum, reduce_mean, reduce_max and reduce_min. Each
 // checks its arguments, describes them as a Problem, and launches its plan.
 #include <ATen/ATen.h>
-#include <ATen/MemoryOverlap.h>
-#include <ATen/native/Resize.h>
 
 #include <limits>
 #include <vector>
@@ -62,11 +60,6 @@ Tensor in_rows(const Tensor& self, const Reduction& reduction) {
   return self.permute(order).contiguous().permute(positions);
 }
 
-// No kernel reads uint16, uint32, uint64 and float8: they are converted to a copy first.
-bool is_converted(const Tensor& self) {
-  return at::isBarebonesUnsignedType(self.scalar_type()) || at::isFloat8Type(self.scalar_type());
-}
-
 int64_t values_per_result(const Tensor& self, const Reduction& reduction) {
   int64_t count = 1;
   for (int64_t d = 0; d < self.dim(); ++d) {
@@ -87,7 +80,7 @@ void reduce_into(const Op& op, const Reduction& reduction, const Tensor& out) {
   }
   check_memory(name_of<Op>(), {{"input", self}, {"out", out}});
   const c10::cuda::CUDAGuard guard(self.device());
-  Tensor values = is_converted(self) ? self.to(reduction.dtype) : self;
+  Tensor values = is_converted(self.scalar_type()) ? self.to(reduction.dtype) : self;
   Problem problem = make_problem<Op>(values, reduction, out);
   if (slices_of(problem) > kMostSlices) {
     values = in_rows(values, reduction);
@@ -110,7 +103,7 @@ void check_dtypes(const Op& op, const Reduction& reduction) {
     (void)to_dtype(name, self.scalar_type());
     return;
   }
-  if (!is_converted(self)) (void)to_dtype(name, self.scalar_type());
+  if (!is_converted(self.scalar_type())) (void)to_dtype(name, self.scalar_type());
   (void)to_dtype(name, reduction.dtype);
   // As in ATen: its mean kernel has no complex32, and it doesn't call the kernel for an empty self.
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -118,46 +111,30 @@ void check_dtypes(const Op& op, const Reduction& reduction) {
       " (CUDA) is not implemented for ", reduction.dtype);
 }
 
-Tensor make_result(const Tensor& self, const Reduction& reduction) {
-  return unfilled(reduction.shape, self.options().dtype(reduction.dtype));
-}
-
 template <typename Op>
 Tensor reduce_cuda(const Op& op) {
   const Reduction reduction = check(op);
   check_dtypes(op, reduction);
-  Tensor out = make_result(op.self, reduction);
+  const Tensor out = unfilled(reduction.shape, op.self.options().dtype(reduction.dtype));
   reduce_into(op, reduction, out);
   return out;
 }
 
-// If out may overlap self, the result is computed first and then copied.
 template <typename Op>
 Tensor& reduce_out_cuda(const Out<Op>& call) {
   const auto& [op, out] = call;
   const Reduction reduction = check(call);
   check_dtypes(op, reduction);
-  const bool apart = !out.is_alias_of(op.self) ||
-                     (out.sizes().equals(reduction.shape) &&
-                      at::get_overlap_status(out, op.self) == at::MemOverlapStatus::No);
-  if (apart) {
-    at::native::resize_output(out, reduction.shape);
-    reduce_into(op, reduction, out);
-    return out;
-  }
-  const Tensor result = make_result(op.self, reduction);
-  reduce_into(op, reduction, result);
-  at::native::resize_output(out, reduction.shape);
-  return out.copy_(result);
+  return write_out(out, reduction.shape, is_apart(out, op.self, reduction.shape),
+                   [&](const Tensor& result) { reduce_into(op, reduction, result); });
 }
 
-template <typename... Ops>
-void impl_cuda(torch::Library& m) {
-  (impl<Ops, reduce_cuda<Ops>>(m), ...);
-  (impl<Out<Ops>, reduce_out_cuda<Ops>>(m), ...);
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
+  Ops::for_each([&]<typename Op>() {
+    impl<Op, reduce_cuda<Op>>(m);
+    impl<Out<Op>, reduce_out_cuda<Op>>(m);
+  });
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl_cuda<ReduceSum, ReduceMean, ReduceMax, ReduceMin>(m); }
 
 }  // namespace
 }  // namespace gpuopt::reduce

@@ -20,11 +20,11 @@ Tensor reduce_step(const LadderCall& call, const Tensor& self) {
 }
 
 Tensor sum_production(const Tensor& self) { return reduce_sum(self); }
-Tensor max_production(const Tensor& self) { return reduce_max(self); }
+Tensor max_production(const Tensor& self) { return call(ReduceMax{self, std::nullopt, false}); }
 
 // The maximum of no values is an error. The production operator raises it for all steps.
 Tensor max_step(const LadderCall& call, const Tensor& self) {
-  return self.numel() == 0 ? reduce_max(self) : reduce_step<ladder_max>(call, self);
+  return self.numel() == 0 ? max_production(self) : reduce_step<ladder_max>(call, self);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt_ladder, CUDA, m) {

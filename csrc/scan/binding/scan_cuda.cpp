@@ -1,8 +1,5 @@
 // The CUDA implementations of gpuopt::cumsum and cumsum_. Each checks its arguments, describes them
 // as a Problem, plans it, and calls a launcher.
-#include <ATen/MemoryOverlap.h>
-#include <ATen/native/Resize.h>
-
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "scan/binding/scan_check.h"
@@ -35,17 +32,12 @@ Problem make_problem(const char* name, const Cumsum& op, const Tensor& self, con
   return problem;
 }
 
-// No kernel reads uint16, uint32, uint64 and float8: they are converted to a copy first.
-bool is_converted(const Tensor& self) {
-  return at::isBarebonesUnsignedType(self.scalar_type()) || at::isFloat8Type(self.scalar_type());
-}
-
 // Refuses dtypes that no kernel supports, as ATen does: it calls no kernel for empty and 0-d
 // tensors. Must be called before out is written or resized.
 void check_dtypes(const char* name, const Cumsum& op) {
   const Tensor& self = op.self;
   if (self.numel() == 0 || self.dim() == 0) return;
-  if (!is_converted(self)) (void)to_dtype(name, self.scalar_type());
+  if (!is_converted(self.scalar_type())) (void)to_dtype(name, self.scalar_type());
   (void)to_dtype(name, *op.dtype);
   TORCH_CHECK_NOT_IMPLEMENTED(*op.dtype != at::kBool && *op.dtype != at::kComplexHalf, name,
                               " (CUDA) is not implemented for ", *op.dtype,
@@ -65,7 +57,7 @@ void scan_into(const char* name, const Cumsum& op, const Tensor& out) {
     return;
   }
   check_memory(name, {{"input", self}, {"out", out}});
-  const Tensor values = is_converted(self) ? self.to(*op.dtype) : self;
+  const Tensor values = is_converted(self.scalar_type()) ? self.to(*op.dtype) : self;
   const c10::cuda::CUDAGuard guard(self.device());
   TensorWorkspace workspace;
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
@@ -73,37 +65,22 @@ void scan_into(const char* name, const Cumsum& op, const Tensor& out) {
                 [&](const Plan& plan) { check_launch(name, cumsum(plan, workspace, stream)); });
 }
 
-// Whether out may be written while self is read.
-bool is_apart(const Tensor& self, const Tensor& out) {
-  if (!out.is_alias_of(self)) return true;
-  if (!out.sizes().equals(self.sizes())) return false;
-  return at::get_overlap_status(out, self) == at::MemOverlapStatus::No;
-}
-
-Tensor scan_cuda(const Cumsum& op) {
+Tensor cumsum_cuda(const Cumsum& given) {
+  const char* name = name_of<Cumsum>();
+  const Cumsum op = checked(given);
+  check_dtypes(name, op);
   const Tensor out = unfilled(op.self.sizes(), op.self.options().dtype(*op.dtype));
-  scan_into(name_of<Cumsum>(), op, out);
+  scan_into(name, op, out);
   return out;
 }
 
-Tensor cumsum_cuda(const Cumsum& given) {
-  const Cumsum op = checked(given);
-  check_dtypes(name_of<Cumsum>(), op);
-  return scan_cuda(op);
-}
-
 Tensor& cumsum_out_cuda(const Out<Cumsum>& call) {
+  const char* name = name_of<Cumsum>();
   const Cumsum op = checked_out(call);
-  Tensor& out = call.out;
-  check_dtypes(name_of<Cumsum>(), op);
-  if (out.is_same(op.self) || is_apart(op.self, out)) {
-    at::native::resize_output(out, op.self.sizes());
-    scan_into(name_of<Cumsum>(), op, out);
-    return out;
-  }
-  const Tensor result = scan_cuda(op);
-  at::native::resize_output(out, op.self.sizes());
-  return out.copy_(result);
+  const at::IntArrayRef sizes = op.self.sizes();
+  check_dtypes(name, op);
+  return write_out(call.out, sizes, call.out.is_same(op.self) || is_apart(call.out, op.self, sizes),
+                   [&](const Tensor& result) { scan_into(name, op, result); });
 }
 
 Tensor& cumsum_inplace_cuda(const Inplace<Cumsum>& call) {

@@ -1,15 +1,23 @@
-// The schemas, CPU kernels and Meta kernels of gpuopt::cumsum and cumsum_.
+// gpuopt::cumsum and cumsum_: schemas, and all kernels except CUDA's.
 #include "binding/aten.h"
+#include "binding/autocast.h"
+#include "binding/ladder.h"
 #include "binding/unfilled.h"
+#include "binding/vmap.h"
 #include "binding/writing.h"
 #include "scan/binding/scan_check.h"
+#include "scan/ladder/scan_ladder.h"
 
 namespace gpuopt::scan {
 namespace {
 
+using namespace autograd_names;
+using at::ScalarType;
 using at::Tensor;
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<Cumsum, Out<Cumsum>, Inplace<Cumsum>>(m); }
+
+const RegisterLadder ladder(kLadder, "cumsum(Tensor self, int step) -> Tensor");
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
@@ -75,6 +83,86 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   impl_out<Cumsum, checked_out, cumsum_meta>(m);
   impl<Inplace<Cumsum>, cumsum_inplace_meta>(m);
 }
+
+// ---------------------------------------------------------------- vmap, functionalization,
+// autocast
+
+Tensor cumsum_vmap(const Cumsum& op, const VmapLevel& level, const c10::SymInt&) {
+  const auto& [self, dim, dtype, reverse, exclusive] = op;
+  const int64_t own = checked(op).dim;
+  const VmapLevel::Operand operand = level.unwrap(self);
+  // A zero-dimensional example is scanned along an extra dimension of size 1.
+  const Tensor result = call(Cumsum{operand.aligned(1), own + 1, dtype, reverse, exclusive});
+  return level.wrap(operand.logical_dim() == 0 ? result.squeeze(1) : result, 0);
+}
+
+Tensor& cumsum_inplace_vmap(const Inplace<Cumsum>& call) {
+  const auto& [self, dim, dtype, reverse, exclusive] = call.in;
+  const int64_t own = checked_dim(name_of<Inplace<Cumsum>>(), dim, self.dim());
+  const VmapLevel level;
+  const VmapLevel::Operand operand = level.unwrap(self);
+  Tensor written = operand.aligned(1);
+  const int64_t below = operand.batch_dim.has_value() ? own + 1 : own;
+  gpuopt::call(Inplace<Cumsum>{{written, below, dtype, reverse, exclusive}, written});
+  return call.self;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
+  impl_vmap<Cumsum, cumsum_vmap>(m);
+  impl<Inplace<Cumsum>, cumsum_inplace_vmap>(m);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
+  impl_out_functional<Cumsum, checked_out>(m);
+  impl_inplace_functional<Cumsum, checked_inplace>(m);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) { impl_autocast_sum<Cumsum>(m); }  // not cumsum_
+
+// ---------------------------------------------------------------- derivatives
+
+// A cumulative sum is linear, and its adjoint is the sum in the other direction.
+struct CumsumBackward : GradNode {
+  explicit CumsumBackward(const Cumsum& op)
+      : GradNode(op.self),
+        dim_(checked(op).dim),
+        dtype_(op.self.scalar_type()),
+        reverse_(op.reverse),
+        exclusive_(op.exclusive) {}
+  explicit CumsumBackward(const Inplace<Cumsum>& call) : CumsumBackward(checked_inplace(call)) {}
+  std::string name() const override { return "GpuoptCumsumBackward"; }
+
+  variable_list gradients(const Tensor& of_result) override {
+    const bool drops = of_result.is_complex() && !at::isComplexType(dtype_);
+    const Tensor grad = drops ? at::real(of_result) : of_result;
+    // Converted first, as in ATen, so that second derivatives round as ATen's do.
+    return {call(Cumsum{grad.to(dtype_), dim_, dtype_, !reverse_, exclusive_})};
+  }
+
+ private:
+  int64_t dim_;
+  ScalarType dtype_;  // of self
+  bool reverse_, exclusive_;
+};
+
+Tensor cumsum_autograd(const Cumsum& op, DispatchKeySet keys) {
+  if (compute_requires_grad(op.self) || has_tangent(op.self)) {
+    TORCH_CHECK(!op.dtype.has_value() || torch::autograd::isDifferentiableType(*op.dtype),
+                "gpuopt::cumsum: dtype must be differentiable when input is: expected a "
+                "floating-point or complex dtype for an input that requires a gradient or has a "
+                "tangent, got ",
+                op.dtype.value_or(op.self.scalar_type()));
+  }
+  return differentiate<CumsumBackward>(op, keys);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
+  impl<Cumsum, cumsum_autograd>(m);
+  impl_out_without_derivatives<Cumsum>(m);
+  impl_inplace_autograd<Cumsum, CumsumBackward>(m);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { impl_counted<Out<Cumsum>, Inplace<Cumsum>>(m); }
 
 }  // namespace
 }  // namespace gpuopt::scan

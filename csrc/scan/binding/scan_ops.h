@@ -1,4 +1,4 @@
-// The scans as operators of binding/op.h, and C++ functions that call them.
+// The scans as operators of binding/op.h.
 #pragma once
 
 #include "binding/op.h"
@@ -27,17 +27,5 @@ struct LinearRecurrence {
   const std::optional<at::Tensor>& initial;
   bool reverse, shifted;
 };
-
-inline at::Tensor cumsum(const at::Tensor& self, int64_t dim,
-                         std::optional<at::ScalarType> dtype = std::nullopt, bool reverse = false,
-                         bool exclusive = false) {
-  return call(Cumsum{self, dim, dtype, reverse, exclusive});
-}
-
-inline at::Tensor linear_recurrence(const at::Tensor& a, const at::Tensor& b, int64_t dim,
-                                    const std::optional<at::Tensor>& initial = std::nullopt,
-                                    bool reverse = false, bool shifted = false) {
-  return call(LinearRecurrence{a, b, dim, initial, reverse, shifted});
-}
 
 }  // namespace gpuopt

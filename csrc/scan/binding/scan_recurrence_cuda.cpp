@@ -2,7 +2,7 @@
 // Problem, plans it, and calls the launcher.
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
-#include "scan/binding/scan_recurrence_check.h"
+#include "scan/binding/scan_check.h"
 #include "scan/scan.h"
 
 namespace gpuopt::scan {

@@ -13,32 +13,21 @@ namespace gpuopt::selective {
 inline constexpr const char* kScanOp = "gpuopt::selective_scan";
 inline constexpr const char* kUpdateOp = "gpuopt::selective_scan_update";
 
-inline bool is_real_float(const at::Tensor& tensor) {
-  const auto dtype = tensor.scalar_type();
-  return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
-         dtype == at::kDouble;
-}
-
 // `first` is the operand whose device the others must be on.
-inline void check_operand(const char* op, const char* name, const at::Tensor& tensor,
-                          const char* first_name, const at::Tensor& first) {
+inline void check_operand(const char* op, NamedTensor operand, NamedTensor first) {
+  const auto& [name, tensor] = operand;
   TORCH_CHECK_TYPE(!tensor.is_complex(), op, ": ", name,
                    " must be real: expected a floating-point dtype, got ", tensor.scalar_type());
-  TORCH_CHECK_TYPE(is_real_float(tensor), op, ": ", name,
+  TORCH_CHECK_TYPE(is_real_float(tensor.scalar_type()), op, ": ", name,
                    " must be floating-point: expected float16, bfloat16, float32 or float64, got ",
                    tensor.scalar_type());
-  TORCH_CHECK(tensor.device() == first.device(), op, ": ", name, " must be on the device of ",
-              first_name, ": expected ", first.device(), ", got ", tensor.device());
+  check_device_of(op, operand, first);
 }
 
 inline void check_shape(const char* op, const char* name, const at::Tensor& tensor,
                         const char* layout, const std::vector<c10::SymInt>& sizes) {
-  bool fits = tensor.dim() == static_cast<int64_t>(sizes.size());
-  for (size_t d = 0; fits && d < sizes.size(); ++d) {
-    fits = TORCH_GUARD_OR_TRUE(tensor.sym_size(static_cast<int64_t>(d)).sym_eq(sizes[d]));
-  }
-  TORCH_CHECK(fits, op, ": ", name, " must be ", layout, ": expected shape ",
-              c10::SymIntArrayRef(sizes), ", got ", tensor.sym_sizes());
+  TORCH_CHECK(may_have_shape(tensor, sizes), op, ": ", name, " must be ", layout,
+              ": expected shape ", c10::SymIntArrayRef(sizes), ", got ", tensor.sym_sizes());
 }
 
 inline void check_states(const char* op, const c10::SymInt& states) {
@@ -72,7 +61,7 @@ inline void check_matrix(const SelectiveScan& in, const char* name, const at::Te
 
 inline void check_scan(const SelectiveScan& in) {
   const auto check = [&](const char* name, const at::Tensor& tensor) {
-    check_operand(kScanOp, name, tensor, "u", in.u);
+    check_operand(kScanOp, {name, tensor}, {"u", in.u});
   };
   check("u", in.u);
   check("delta", in.delta);
@@ -143,12 +132,12 @@ inline UpdateInputs check_update(const SelectiveScanUpdate& op) {
   const auto check = [&](const char* name, const at::Tensor& tensor, const char* layout,
                          const char* with_heads, const std::vector<c10::SymInt>& shape,
                          int64_t head_dim) {
-    check_operand(kUpdateOp, name, tensor, "state", state);
+    check_operand(kUpdateOp, {name, tensor}, {"state", state});
     check_shape(kUpdateOp, name, tensor, heads ? with_heads : layout, shape);
     return heads ? tensor : tensor.unsqueeze(head_dim);
   };
   const auto check_matrix = [&](const char* name, const at::Tensor& tensor) {
-    check_operand(kUpdateOp, name, tensor, "state", state);
+    check_operand(kUpdateOp, {name, tensor}, {"state", state});
     const at::Tensor whole = tensor.dim() == 2 ? tensor.unsqueeze(1) : tensor;
     TORCH_CHECK(whole.dim() == 3, kUpdateOp, ": ", name,
                 " must be (batch, n) or (batch, groups, n): expected 2 or 3 dimensions, got shape ",
@@ -162,7 +151,7 @@ inline UpdateInputs check_update(const SelectiveScanUpdate& op) {
                 "divisor of ", count, ", got ", whole.sym_size(1), " groups");
     return whole;
   };
-  check_operand(kUpdateOp, "state", state, "state", state);
+  check_operand(kUpdateOp, {"state", state}, {"state", state});
   UpdateInputs in;
   in.softplus = softplus;
   in.has_heads = heads;

@@ -7,7 +7,7 @@
 #include "binding/dtypes.h"
 #include "index_select/index_select_ops.h"
 #include "segment/segment_ops.h"
-#include "spmm/binding/spmm_saved.h"
+#include "spmm/binding/spmm_grad.h"
 #include "spmm/spmm_attention_plan.h"
 
 namespace gpuopt::spmm {
@@ -17,14 +17,12 @@ template <typename Op>
 Shape check_attention(const Op& call) {
   const char* op = name_of<Op>();
   const auto& [left, right, value] = std::tie(call.left, call.right, call.value);
-  check_floating(op, "value", value);
-  check_like(op, "left", left, "value", value);
-  check_like(op, "right", right, "value", value);
+  check_floating(op, {"value", value});
+  check_like(op, {"left", left}, {"value", value});
+  check_like(op, {"right", right}, {"value", value});
   TORCH_CHECK(value.dim() == 3, op, ": value must be (columns, heads, features): got shape ",
               value.sym_sizes());
-  TORCH_CHECK(call.ptr.device() == value.device(), op,
-              ": ptr must be on the device of value: expected ", value.device(), ", got ",
-              call.ptr.device());
+  check_device_of(op, {"ptr", call.ptr}, {"value", value});
   Shape shape;
   shape.has_heads = true;
   shape.columns = value.sym_size(0);
@@ -32,12 +30,9 @@ Shape check_attention(const Op& call) {
   shape.rows = call.ptr.sym_size(0) - 1;
   const SymInt heads = value.sym_size(1);
   const auto check_sizes = [&](const char* name, const Tensor& tensor, at::SymIntArrayRef sizes) {
-    bool fits = tensor.dim() == static_cast<int64_t>(sizes.size());
-    for (int64_t d = 0; fits && d < tensor.dim(); ++d) {
-      fits = is_same_size(tensor.sym_size(d), sizes[d]);
-    }
-    TORCH_CHECK(fits, op, ": ", name, " must match value, the matrix and left: expected shape ",
-                sizes, ", got ", tensor.sym_sizes());
+    TORCH_CHECK(may_have_shape(tensor, sizes), op, ": ", name,
+                " must match value, the matrix and left: expected shape ", sizes, ", got ",
+                tensor.sym_sizes());
   };
   at::SymDimVector sizes{shape.rows, heads};
   if (left.dim() == 3) sizes.push_back(left.sym_size(2));
@@ -45,13 +40,13 @@ Shape check_attention(const Op& call) {
   sizes[0] = shape.columns;
   check_sizes("right", right, sizes);
   if (is_given(call.bias)) {
-    check_like(op, "bias", *call.bias, "value", value);
+    check_like(op, {"bias", *call.bias}, {"value", value});
     check_sizes("bias", *call.bias, {shape.entries, heads});
   }
   if constexpr (requires { call.t_ptr; }) check_transpose(op, call, shape);
   if constexpr (requires { call.grad; }) {
     for (const auto& [name, tensor] : {std::pair("grad", &call.grad), {"out", &call.out}}) {
-      check_like(op, name, *tensor, "value", value);
+      check_like(op, {name, *tensor}, {"value", value});
       check_sizes(name, *tensor, {shape.rows, heads, value.sym_size(2)});
     }
     check_sizes("log_sum", call.log_sum, {shape.rows, heads});
@@ -75,25 +70,9 @@ bool is_fused(const Op& op) {
 
 // The formulas of attention in differentiable operators. What is undefined is not given.
 struct AttentionFormula {
-  template <typename Op>
-  explicit AttentionFormula(const Op& op)
-      : a(matrix_of(op)),
-        left(op.left),
-        right(op.right),
-        value(op.value),
-        bias(value_or_undefined(op.bias)),
-        factor(op.factor) {
-    if constexpr (requires { op.t_ptr; }) transpose = transpose_of(op);
-  }
-  AttentionFormula(Sparse a, Sparse transpose, Tensor left, Tensor right, Tensor value, Tensor bias,
-                   double factor)
-      : a(std::move(a)),
-        transpose(std::move(transpose)),
-        left(std::move(left)),
-        right(std::move(right)),
-        value(std::move(value)),
-        bias(std::move(bias)),
-        factor(factor) {}
+  Sparse a, transpose;
+  Tensor left, right, value, bias;
+  double factor;
 
   Tensor out() const { return product(a, in_value_order(weights(scores())), value, transpose); }
 
@@ -119,10 +98,6 @@ struct AttentionFormula {
   Tensor value_grad(const Tensor& weight, const Tensor& grad) const {
     return product(transpose, weight, grad, a);
   }
-
-  Sparse a, transpose;
-  Tensor left, right, value, bias;
-  double factor;
 
  private:
   // For each entry and head, in the order of values: the products of two rows.
@@ -162,17 +137,24 @@ struct AttentionFormula {
   }
 };
 
+template <typename Op>
+AttentionFormula formula_of(const Op& op) {
+  Sparse transpose;
+  if constexpr (requires { op.t_ptr; }) transpose = transpose_of(op);
+  return {matrix_of(op), transpose, op.left, op.right, op.value, value_or_undefined(op.bias),
+          op.factor};
+}
+
 // The second result is zeros, as nothing reads it.
 inline GraphAttention::Result composed(const GraphAttention& op) {
   const Shape shape = check_attention(op);
   const auto options = op.value.options().dtype(compute_type(op.value));
-  return {AttentionFormula(op).out(),
-          at::zeros_symint({shape.rows, op.value.sym_size(1)}, options)};
+  return {formula_of(op).out(), at::zeros_symint({shape.rows, op.value.sym_size(1)}, options)};
 }
 
 inline GraphAttentionBackward::Result composed_backward(const GraphAttentionBackward& op) {
   check_attention(op);
-  return AttentionFormula(op).of_rows(op.grad);
+  return formula_of(op).of_rows(op.grad);
 }
 
 }  // namespace gpuopt::spmm

@@ -8,7 +8,6 @@
 #include "binding/unfilled.h"
 #include "spmm/binding/spmm_attention.h"
 #include "spmm/binding/spmm_launch.h"
-#include "spmm/binding/spmm_operands.h"
 
 namespace gpuopt::spmm {
 namespace {

@@ -34,27 +34,23 @@ inline at::ScalarType compute_type(const Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-inline void check_floating(const char* op, const char* name, const Tensor& tensor) {
-  const auto dtype = tensor.scalar_type();
-  TORCH_CHECK_TYPE(
-      dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat || dtype == at::kDouble,
-      op, ": ", name, " must be floating-point: expected Half, BFloat16, Float or Double, got ",
-      dtype);
+inline void check_floating(const char* op, NamedTensor argument) {
+  const auto dtype = argument.tensor.scalar_type();
+  TORCH_CHECK_TYPE(is_real_float(dtype), op, ": ", argument.name,
+                   " must be floating-point: expected Half, BFloat16, Float or Double, got ",
+                   dtype);
 }
 
-inline void check_like(const char* op, const char* name, const Tensor& tensor,
-                       const char* first_name, const Tensor& first) {
-  TORCH_CHECK(tensor.scalar_type() == first.scalar_type(), op, ": ", name,
-              " must have the dtype of ", first_name, ": expected ", first.scalar_type(), ", got ",
-              tensor.scalar_type());
-  TORCH_CHECK(tensor.device() == first.device(), op, ": ", name, " must be on the device of ",
-              first_name, ": expected ", first.device(), ", got ", tensor.device());
+inline void check_like(const char* op, NamedTensor argument, NamedTensor first) {
+  check_dtype_of(op, argument, first);
+  check_device_of(op, argument, first);
 }
 
 // A vector of numbers of entries or columns. `size` is what it must have, if that is known.
-inline void check_numbers(const char* op, const char* name, const Tensor& tensor, const Tensor& ptr,
-                          const char* what, const std::optional<SymInt>& size) {
-  check_like(op, name, tensor, "ptr", ptr);
+inline void check_numbers(const char* op, NamedTensor argument, const Tensor& ptr, const char* what,
+                          const std::optional<SymInt>& size) {
+  const auto& [name, tensor] = argument;
+  check_like(op, argument, {"ptr", ptr});
   TORCH_CHECK(tensor.dim() == 1 && (!size.has_value() || is_same_size(tensor.sym_size(0), *size)),
               op, ": ", name, " must be ", what, ": expected ",
               size.has_value() ? c10::str("shape [", *size, "]") : std::string("1 dimension"),
@@ -62,8 +58,7 @@ inline void check_numbers(const char* op, const char* name, const Tensor& tensor
 }
 
 inline void check_ptr(const char* op, const Tensor& ptr) {
-  TORCH_CHECK(is_index(ptr), op, ": ptr must be int32 or int64: expected Int or Long, got ",
-              ptr.scalar_type());
+  check_index_dtype(op, "ptr", ptr.scalar_type());
   TORCH_CHECK(ptr.dim() == 1 && !is_known_zero(ptr.sym_size(0)), op,
               ": ptr must be (rows + 1): expected a vector of at least 1 number, got shape ",
               ptr.sym_sizes());
@@ -74,9 +69,9 @@ inline void check_ptr(const char* op, const Tensor& ptr) {
 inline SymInt check_matrix(const char* op, const Tensor& ptr, const TensorOption& index,
                            const TensorOption& entry, const SymInt& columns) {
   check_ptr(op, ptr);
-  if (is_given(index)) check_numbers(op, "index", *index, ptr, "(entries)", std::nullopt);
+  if (is_given(index)) check_numbers(op, {"index", *index}, ptr, "(entries)", std::nullopt);
   const SymInt entries = is_given(index) ? index->sym_size(0) : columns;
-  if (is_given(entry)) check_numbers(op, "entry", *entry, ptr, "(entries)", entries);
+  if (is_given(entry)) check_numbers(op, {"entry", *entry}, ptr, "(entries)", entries);
   return entries;
 }
 
@@ -87,12 +82,11 @@ void check_transpose(const char* op, const Op& call, const Shape& shape) {
   // entry.
   TORCH_CHECK(is_given(call.t_ptr), op,
               ": t_ptr must be given with t_index or t_entry: expected a ", "tensor, got None");
-  check_numbers(op, "t_ptr", *call.t_ptr, call.ptr, "(columns + 1)", shape.columns + 1);
-  if (is_given(call.t_index)) {
-    check_numbers(op, "t_index", *call.t_index, call.ptr, "(entries)", shape.entries);
-  }
-  if (is_given(call.t_entry)) {
-    check_numbers(op, "t_entry", *call.t_entry, call.ptr, "(entries)", shape.entries);
+  check_numbers(op, {"t_ptr", *call.t_ptr}, call.ptr, "(columns + 1)", shape.columns + 1);
+  for (const auto& [name, tensor] :
+       {std::pair{"t_index", &call.t_index}, {"t_entry", &call.t_entry}}) {
+    if (is_given(*tensor))
+      check_numbers(op, {name, **tensor}, call.ptr, "(entries)", shape.entries);
   }
 }
 
@@ -111,10 +105,10 @@ Shape check(const Op& call) {
         op, ": reduce must be known: expected ", has_arg ? "" : "'sum', 'mean', ",
         "'max' or 'min', got '", call.reduce, "'");
   }
-  check_floating(op, "dense", dense);
+  check_floating(op, {"dense", dense});
   if (is_given(call.value)) {
     const Tensor& value = *call.value;
-    check_like(op, "value", value, "dense", dense);
+    check_like(op, {"value", value}, {"dense", dense});
     TORCH_CHECK(value.dim() == 1 || value.dim() == 2, op,
                 ": value must be (entries) or (entries, heads): expected 1 or 2 dimensions, got "
                 "shape ",
@@ -128,9 +122,7 @@ Shape check(const Op& call) {
               ": expected at least ", least, " dimensions, got shape ", dense.sym_sizes());
   shape.row_dim = dense.dim() == 1 ? 0 : dense.dim() - (shape.has_heads ? 3 : 2);
   shape.columns = dense.sym_size(shape.row_dim);
-  TORCH_CHECK(call.ptr.device() == dense.device(), op,
-              ": ptr must be on the device of dense: expected ", dense.device(), ", got ",
-              call.ptr.device());
+  check_device_of(op, {"ptr", call.ptr}, {"dense", dense});
   shape.entries = check_matrix(op, call.ptr, call.index, call.entry, shape.columns);
   shape.rows = call.ptr.sym_size(0) - 1;
   if (is_given(call.value)) {
@@ -145,13 +137,10 @@ Shape check(const Op& call) {
   }
   if constexpr (requires { call.t_ptr; }) check_transpose(op, call, shape);
   if constexpr (requires { call.selected; }) {
-    check_like(op, "selected", call.selected, "ptr", call.ptr);
-    bool fits = call.selected.dim() == dense.dim();
-    for (int64_t d = 0; fits && d < dense.dim(); ++d) {
-      fits = is_same_size(call.selected.sym_size(d), dense.sym_size(d));
-    }
-    TORCH_CHECK(fits, op, ": selected must have the shape of dense: expected ", dense.sym_sizes(),
-                ", got ", call.selected.sym_sizes());
+    check_like(op, {"selected", call.selected}, {"ptr", call.ptr});
+    TORCH_CHECK(may_have_shape(call.selected, dense.sym_sizes()), op,
+                ": selected must have the shape of dense: expected ", dense.sym_sizes(), ", got ",
+                call.selected.sym_sizes());
   }
   return shape;
 }
@@ -159,8 +148,8 @@ Shape check(const Op& call) {
 inline Shape check(const Sddmm& call) {
   const char* op = name_of<Sddmm>();
   const auto& [ptr, index, entry, a, b, heads, t_ptr, t_index, t_entry] = call;
-  check_floating(op, "a", a);
-  check_like(op, "b", b, "a", a);
+  check_floating(op, {"a", a});
+  check_like(op, {"b", b}, {"a", a});
   const int64_t dims = heads ? 3 : 2;
   const char* layout = heads ? ", heads, features)" : ", features)";
   TORCH_CHECK(a.dim() == dims, op, ": a must be (rows", layout, ": expected ", dims,
@@ -170,8 +159,7 @@ inline Shape check(const Sddmm& call) {
   TORCH_CHECK(fits, op, ": b must be (columns", layout, ", with the ",
               heads ? "heads and features" : "features", " of a: expected ", a.sym_sizes().slice(1),
               " after the first dimension, got shape ", b.sym_sizes());
-  TORCH_CHECK(ptr.device() == a.device(), op, ": ptr must be on the device of a: expected ",
-              a.device(), ", got ", ptr.device());
+  check_device_of(op, {"ptr", ptr}, {"a", a});
   Shape shape;
   shape.has_heads = heads;
   shape.columns = b.sym_size(0);
@@ -187,7 +175,7 @@ inline Shape check(const Sddmm& call) {
 inline void check(const Transpose& call) {
   const char* op = name_of<Transpose>();
   check_ptr(op, call.ptr);
-  check_numbers(op, "index", call.index, call.ptr, "(entries)", std::nullopt);
+  check_numbers(op, {"index", call.index}, call.ptr, "(entries)", std::nullopt);
   TORCH_CHECK(TORCH_GUARD_OR_TRUE(call.columns.sym_ge(0)), op, ": columns must be 0 or more, got ",
               call.columns);
 }

@@ -3,7 +3,6 @@
 
 #include "binding/unfilled.h"
 #include "spmm/binding/spmm_launch.h"
-#include "spmm/binding/spmm_operands.h"
 #include "spmm/binding/spmm_reference.h"
 
 namespace gpuopt::spmm {
@@ -48,13 +47,22 @@ Reduce to_reduce(std::string_view name) {
   return name == "min" ? Reduce::kMin : Reduce::kSum;
 }
 
-Tensor spmm_cuda(const Spmm& op) {
+// Spmm or SpmmSelected.
+template <typename Op>
+Tensor dense_cuda(const Op& op) {
   const Shape shape = check(op);
   const c10::cuda::CUDAGuard guard(op.dense.device());
-  DenseCall<Spmm> call(op, shape);
-  if (call.is_empty()) return unfilled(call.sizes, op.dense.options()).zero_();
+  DenseCall<Op> call(op, shape);
   const Tensor result = unfilled(call.sizes, op.dense.options());
-  call.problem.reduce = to_reduce(op.reduce);
+  if (call.is_empty()) return result.zero_();
+  Tensor selected;
+  if constexpr (requires { op.selected; }) {
+    selected = op.selected.contiguous();
+    check_memory(name_of<Op>(), {{"selected", selected}});
+    call.problem.selected = data_of(selected);
+  } else {
+    call.problem.reduce = to_reduce(op.reduce);
+  }
   call.run(result);
   return result;
 }
@@ -63,29 +71,13 @@ SpmmArg::Result arg_cuda(const SpmmArg& op) {
   const Shape shape = check(op);
   const c10::cuda::CUDAGuard guard(op.dense.device());
   DenseCall<SpmmArg> call(op, shape);
-  if (call.is_empty()) {
-    return {unfilled(call.sizes, op.dense.options()).zero_(),
-            unfilled(call.sizes, op.ptr.options()).fill_(-1)};
-  }
   const Tensor result = unfilled(call.sizes, op.dense.options());
   const Tensor arg = unfilled(call.sizes, op.ptr.options());
+  if (call.is_empty()) return {result.zero_(), arg.fill_(-1)};
   call.problem.reduce = to_reduce(op.reduce);
   call.problem.arg = arg.mutable_data_ptr();
   call.run(result);
   return {result, arg};
-}
-
-Tensor selected_cuda(const SpmmSelected& op) {
-  const Shape shape = check(op);
-  const c10::cuda::CUDAGuard guard(op.dense.device());
-  DenseCall<SpmmSelected> call(op, shape);
-  if (call.is_empty()) return unfilled(call.sizes, op.dense.options()).zero_();
-  const Tensor selected = op.selected.contiguous();
-  check_memory(name_of<SpmmSelected>(), {{"selected", selected}});
-  const Tensor result = unfilled(call.sizes, op.dense.options());
-  call.problem.selected = data_of(selected);
-  call.run(result);
-  return result;
 }
 
 Tensor sddmm_cuda(const Sddmm& op) {
@@ -104,9 +96,8 @@ Tensor sddmm_cuda(const Sddmm& op) {
   problem.b = b.rows;
   at::DimVector sizes{problem.matrix.entries};
   if (op.heads) sizes.push_back(problem.heads);
-  const bool is_empty = problem.matrix.entries == 0 || problem.features == 0;
-  if (is_empty) return unfilled(sizes, op.a.options()).zero_();
   const Tensor result = unfilled(sizes, op.a.options());
+  if (problem.matrix.entries == 0 || problem.features == 0) return result.zero_();
   problem.out = result.mutable_data_ptr();
   run(name, problem);
   return result;
@@ -118,9 +109,9 @@ Transpose::Result transpose_cuda(const Transpose& op) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  impl<Spmm, spmm_cuda>(m);
+  impl<Spmm, dense_cuda<Spmm>>(m);
   impl<SpmmArg, arg_cuda>(m);
-  impl<SpmmSelected, selected_cuda>(m);
+  impl<SpmmSelected, dense_cuda<SpmmSelected>>(m);
   impl<Sddmm, sddmm_cuda>(m);
   impl<Transpose, transpose_cuda>(m);
 }

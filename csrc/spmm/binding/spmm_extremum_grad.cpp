@@ -108,58 +108,54 @@ Tensor selected_product(const Sparse& a, const Tensor& value, const Tensor& dens
 // ---------------------------------------------------------------- nodes
 
 struct ExtremumNode : MatrixNode {
-  std::string name() const override { return "GpuoptSpmmExtremumBackward"; }
-
   template <typename Op>
-  void save(const Op& op, const Shape& shape) {
-    MatrixNode::save(op, shape, /*for_value=*/next_edge(1).is_valid(),
-                     /*for_dense=*/next_edge(0).is_valid());
-  }
-  void save_arg(const Tensor& arg) { arg_ = {arg, /*is_output=*/false}; }
+  explicit ExtremumNode(const Op& op) : MatrixNode(op, check(op)) {}
+  std::string name() const override { return "GpuoptSpmmExtremumBackward"; }
+  void save_arg(const Tensor& arg) { arg_.save(arg); }
 
-  variable_list apply(variable_list&& grads) override {
-    std::lock_guard<std::mutex> lock(mutex_);
+  variable_list gradients(const Tensor& grad) override {
     variable_list inputs(2);
-    if (!grads[0].defined()) return inputs;
     const Sparse a = matrix_.own();
     const Tensor arg = arg_.unpack();
     if (task_should_compute_output(1)) {
-      inputs[1] = selected_product(matrix_.transpose(a), value(), grads[0], arg);
+      inputs[1] = selected_product(matrix_.transpose(a), value_.unpack(), grad, arg);
     }
     if (task_should_compute_output(0)) {
       const Tensor dense = dense_.unpack();
       const Tensor columns = columns_by_position(a, dense.sym_size(row_dim_));
-      inputs[0] = Winners(arg, columns, row_dim_, has_heads_).sums(grads[0], dense);
+      inputs[0] = Winners(arg, columns, row_dim_, has_heads_).sums(grad, dense);
     }
     return inputs;
   }
 };
 
 struct SelectedNode : MatrixNode {
+  explicit SelectedNode(const SpmmSelected& op) : SelectedNode(op, check(op)) {}
+  SelectedNode(const SpmmSelected& op, const Shape& shape)
+      : MatrixNode(op, shape), entries_(shape.entries) {
+    arg_.save(op.selected);
+  }
   std::string name() const override { return "GpuoptSpmmSelectedBackward"; }
 
-  void save(const SpmmSelected& op, const Shape& shape) {
-    MatrixNode::save(op, shape, true, /*for_dense=*/next_edge(0).is_valid());
-    arg_ = {op.selected, /*is_output=*/false};
-    entries_ = shape.entries;
-  }
-
-  variable_list apply(variable_list&& grads) override {
-    std::lock_guard<std::mutex> lock(mutex_);
+  variable_list gradients(const Tensor& grad) override {
     variable_list inputs(2);
-    const Tensor& grad = grads[0];
-    if (!grad.defined()) return inputs;
     const Sparse own = matrix_.own();
     const Sparse by_row{own.ptr, rows_of(own.ptr, entries_), own.entry};
     const Winners winners(arg_.unpack(), columns_by_position(by_row, entries_), row_dim_,
                           has_heads_);
     if (task_should_compute_output(0)) inputs[0] = winners.sums(dense_.unpack(), grad);
-    if (task_should_compute_output(1)) inputs[1] = winners.products(value(), grad);
+    if (task_should_compute_output(1)) inputs[1] = winners.products(value_.unpack(), grad);
     return inputs;
   }
 
+  static Tensor tangent(const SpmmSelected& op, const Tensor&) {
+    return tangent_of_product(op.value, op.dense, [&](const Tensor& value, const Tensor& dense) {
+      return selected_product(matrix_of(op), value, dense, op.selected);
+    });
+  }
+
  private:
-  SymInt entries_ = 0;
+  SymInt entries_;
 };
 
 // ---------------------------------------------------------------- Autograd kernels
@@ -167,8 +163,7 @@ struct SelectedNode : MatrixNode {
 // Spmm of a maximum, or SpmmArg.
 template <typename Op>
 SpmmArg::Result arg_autograd(const Op& op, DispatchKeySet keys) {
-  const Shape shape = check(op);
-  const auto node = node_of<ExtremumNode>(op, shape, op.value, op.dense);
+  const auto node = node_of<ExtremumNode>(op);
   auto [result, arg] =
       below_autograd(SpmmArg{op.ptr, op.index, op.entry, op.value, op.dense, op.reduce}, keys);
   if (node) {
@@ -176,6 +171,7 @@ SpmmArg::Result arg_autograd(const Op& op, DispatchKeySet keys) {
     set_history(result, node);
   }
   if (has_tangents(op)) {
+    const Shape shape = check(op);
     const Winners winners(arg, columns_by_position(matrix_of(op), shape.columns), shape.row_dim,
                           shape.has_heads);
     set_tangent(result, tangent_of_product(op.value, op.dense,
@@ -186,22 +182,9 @@ SpmmArg::Result arg_autograd(const Op& op, DispatchKeySet keys) {
   return {result, arg};
 }
 
-Tensor selected_autograd(const SpmmSelected& op, DispatchKeySet keys) {
-  const auto node = node_of<SelectedNode>(op, check(op), op.value, op.dense);
-  Tensor result = below_autograd(op, keys);
-  if (node) set_history(result, node);
-  if (has_tangents(op)) {
-    set_tangent(result, tangent_of_product(
-                            op.value, op.dense, [&](const Tensor& value, const Tensor& dense) {
-                              return selected_product(matrix_of(op), value, dense, op.selected);
-                            }));
-  }
-  return result;
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   impl<SpmmArg, arg_autograd<SpmmArg>>(m);
-  impl<SpmmSelected, selected_autograd>(m);
+  impl_autograd<SpmmSelected, SelectedNode>(m);
 }
 
 }  // namespace

@@ -5,10 +5,16 @@
 // entries first. All formulas call differentiable operators, so higher derivatives follow.
 #include "spmm/binding/spmm_grad.h"
 
+#include <ATen/ATen.h>
+
 #include <vector>
+
+#include "spmm/binding/spmm_attention.h"
 
 namespace gpuopt::spmm {
 namespace {
+
+using namespace autograd_names;
 
 // Rows of any number of batches as (rows, heads, features), or (rows, features) without heads.
 Tensor without_batches(const Tensor& dense, int64_t row_dim, bool has_heads) {
@@ -31,117 +37,141 @@ Tensor value_gradient(const Sparse& a, const Tensor& grad, const Tensor& dense, 
       if_defined(transpose.index), if_defined(transpose.entry)});
 }
 
-// Rows divided by the number of their entries, which is counted in integers.
-Tensor divided_by_counts(const Tensor& rows, const Tensor& ptr, int64_t row_dim) {
-  const auto dtype = compute_type(rows);
-  std::vector<int64_t> shape(static_cast<size_t>(rows.dim() - row_dim), 1);
-  shape[0] = -1;
-  const Tensor counts = ptr.slice(0, 1) - ptr.slice(0, 0, -1);
-  const Tensor divisors = counts.clamp_min(1).to(dtype).view(shape);
-  return rows.to(dtype).div(divisors).to(rows.scalar_type());
-}
-
 // ---------------------------------------------------------------- nodes
 
 struct SumNode : MatrixNode {
+  explicit SumNode(const Spmm& op) : MatrixNode(op, check(op)), is_mean_(op.reduce == "mean") {}
   std::string name() const override { return "GpuoptSpmmBackward"; }
 
-  void save(const Spmm& op, const Shape& shape) {
-    MatrixNode::save(op, shape, /*for_value=*/next_edge(1).is_valid(),
-                     /*for_dense=*/next_edge(0).is_valid());
-    is_mean_ = op.reduce == "mean";
-  }
-
-  variable_list apply(variable_list&& grads) override {
-    std::lock_guard<std::mutex> lock(mutex_);
+  variable_list gradients(const Tensor& of_result) override {
     variable_list inputs(2);
-    if (!grads[0].defined()) return inputs;
     const Sparse a = matrix_.own();
     const bool for_value = task_should_compute_output(0), for_dense = task_should_compute_output(1);
     // The gradient of the values needs the transpose in its own derivatives only.
     const Sparse transpose = for_dense || matrix_.has_transpose() ? matrix_.transpose(a) : Sparse();
-    const Tensor grad = is_mean_ ? divided_by_counts(grads[0], a.ptr, row_dim_) : grads[0];
-    if (for_dense) inputs[1] = product(transpose, value(), grad, a);
+    const Tensor grad = is_mean_ ? divided_by_counts(of_result, a.ptr, row_dim_) : of_result;
+    if (for_dense) inputs[1] = product(transpose, value_.unpack(), grad, a);
     if (for_value) {
       inputs[0] = value_gradient(a, grad, dense_.unpack(), row_dim_, has_heads_, transpose);
     }
     return inputs;
   }
 
- private:
-  bool is_mean_ = false;
-};
-
-struct SddmmNode : torch::autograd::Node {
-  std::string name() const override { return "GpuoptSddmmBackward"; }
-
-  void save(const Sddmm& op, const Shape& shape) {
-    matrix_ = SavedMatrix(op, shape);
-    if (next_edge(1).is_valid()) a_ = {op.a, /*is_output=*/false};
-    if (next_edge(0).is_valid()) b_ = {op.b, /*is_output=*/false};
+  static Tensor tangent(const Spmm& op, const Tensor&) {
+    return tangent_of_product(op.value, op.dense, [&](const Tensor& value, const Tensor& dense) {
+      return product(matrix_of(op), value, dense, transpose_of(op), op.reduce);
+    });
   }
 
-  variable_list apply(variable_list&& grads) override {
-    std::lock_guard<std::mutex> lock(mutex_);
+ private:
+  bool is_mean_;
+};
+
+struct SddmmNode : ProductNode {
+  explicit SddmmNode(const Sddmm& op) : ProductNode(op.a, op.b), matrix_(this, op, check(op)) {
+    save_factors(op.a, op.b);
+  }
+  std::string name() const override { return "GpuoptSddmmBackward"; }
+
+  variable_list gradients(const Tensor& grad) override {
     variable_list inputs(2);
-    const Tensor& grad = grads[0];
-    if (!grad.defined()) return inputs;
     const Sparse own = matrix_.own();
     const bool for_a = task_should_compute_output(0), for_b = task_should_compute_output(1);
     const Sparse transpose = for_b || matrix_.has_transpose() ? matrix_.transpose(own) : Sparse();
-    if (for_a) inputs[0] = product(own, grad, b_.unpack(), transpose);
-    if (for_b) inputs[1] = product(transpose, grad, a_.unpack(), own);
+    if (for_a) inputs[0] = product(own, grad, second_.unpack(), transpose);
+    if (for_b) inputs[1] = product(transpose, grad, first_.unpack(), own);
     return inputs;
   }
 
-  void release_variables() override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    matrix_.reset();
-    a_.reset_data();
-    b_.reset_data();
+  static Tensor tangent(const Sddmm& op, const Tensor&) {
+    return tangent_of_product(op.a, op.b, [&](const Tensor& a, const Tensor& b) {
+      return call(
+          Sddmm{op.ptr, op.index, op.entry, a, b, op.heads, op.t_ptr, op.t_index, op.t_entry});
+    });
   }
 
  private:
   SavedMatrix matrix_;
-  SavedVariable a_, b_;
 };
 
 // ---------------------------------------------------------------- Autograd kernels
 
 Tensor spmm_autograd(const Spmm& op, DispatchKeySet keys) {
-  const bool has_any_tangent = has_tangents(op);
-  if (!has_any_tangent && !requires_grad(op)) return below_autograd(op, keys);
+  if (!has_tangents(op) && !requires_grad(op)) return below_autograd(op, keys);
   if (is_extremum(op.reduce)) return extremum_autograd(op, keys);
-  const auto node = node_of<SumNode>(op, check(op), op.value, op.dense);
-  Tensor result = below_autograd(op, keys);
-  if (node) set_history(result, node);
-  if (has_any_tangent) {
-    set_tangent(
-        result,
-        tangent_of_product(op.value, op.dense, [&](const Tensor& value, const Tensor& dense) {
-          return product(matrix_of(op), value, dense, transpose_of(op), op.reduce);
-        }));
-  }
-  return result;
-}
-
-Tensor sddmm_autograd(const Sddmm& op, DispatchKeySet keys) {
-  const auto node = node_of<SddmmNode>(op, check(op), op.a, op.b);
-  Tensor result = below_autograd(op, keys);
-  if (node) set_history(result, node);
-  if (has_tangents(op)) {
-    set_tangent(result, tangent_of_product(op.a, op.b, [&](const Tensor& a, const Tensor& b) {
-                  return call(Sddmm{op.ptr, op.index, op.entry, a, b, op.heads, op.t_ptr,
-                                    op.t_index, op.t_entry});
-                }));
-  }
-  return result;
+  return differentiate<SumNode>(op, keys);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   impl<Spmm, spmm_autograd>(m);
-  impl<Sddmm, sddmm_autograd>(m);
+  impl_autograd<Sddmm, SddmmNode>(m);
 }
+
+// ---------------------------------------------------------------- attention
+
+// A kernel computes what rows know of the gradient. Columns read two numbers of each entry and
+// head: its weight and the gradient of its score. Their gradients are sparse products with these as
+// values. A gradient that is to be differentiated again is a composition of differentiable
+// operators, and so are derivatives in forward mode.
+
+// Edges 0 to 3 are the edges of left, right, value and bias.
+struct AttentionNode : GradNode {
+  explicit AttentionNode(const GraphAttention& op)
+      : GradNode(op.left, op.right, op.value, op.bias),
+        matrix_(this, op, check_attention(op)),
+        left_(this, op.left),
+        right_(this, op.right),
+        value_(this, op.value),
+        bias_(this, op.bias),
+        factor_(op.factor) {}
+  std::string name() const override { return "GpuoptGraphAttentionBackward"; }
+
+  void save_result(const GraphAttention::Result& result) {
+    out_.save_result(std::get<0>(result));
+    log_sum_.save(std::get<1>(result));
+  }
+
+  // Calls with tangents are composed.
+  static Tensor tangent(const GraphAttention&, const GraphAttention::Result&) { return {}; }
+
+  variable_list gradients(const Tensor& grad) override {
+    variable_list inputs(4);
+    const bool for_right = task_should_compute_output(1), for_value = task_should_compute_output(2);
+    const Sparse own = matrix_.own();
+    const Sparse transpose =
+        for_right || for_value || matrix_.has_transpose() ? matrix_.transpose(own) : Sparse();
+    const AttentionFormula formula{
+        own, transpose, left_.unpack(), right_.unpack(), value_.unpack(), bias_.unpack(), factor_};
+    const auto [left_grad, weight, score_grad] =
+        at::GradMode::is_enabled() ? formula.of_rows(grad) : of_rows(formula, grad);
+    inputs[0] = left_grad;
+    if (for_right) inputs[1] = formula.right_grad(score_grad);
+    if (for_value) inputs[2] = formula.value_grad(weight, grad);
+    if (formula.bias.defined()) inputs[3] = score_grad;
+    return inputs;
+  }
+
+ private:
+  GraphAttentionBackward::Result of_rows(const AttentionFormula& f, const Tensor& grad) {
+    const Tensor out = out_.unpack(), log_sum = log_sum_.unpack();
+    return call(GraphAttentionBackward{grad, out, log_sum, f.a.ptr, f.a.index,
+                                       if_defined(f.a.entry), f.left, f.right, f.value,
+                                       if_defined(f.bias), f.factor});
+  }
+
+  SavedMatrix matrix_;
+  Saved left_, right_, value_, bias_, out_{this}, log_sum_{this};
+  double factor_;
+};
+
+GraphAttention::Result attention_autograd(const GraphAttention& op, DispatchKeySet keys) {
+  const bool is_dual = has_tangents(op);
+  if (!is_dual && !requires_grad(op)) return below_autograd(op, keys);
+  check_attention(op);
+  return is_dual || !is_fused(op) ? composed(op) : differentiate<AttentionNode>(op, keys);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl<GraphAttention, attention_autograd>(m); }
 
 }  // namespace
 }  // namespace gpuopt::spmm

@@ -1,73 +1,103 @@
-// What derivatives of sparse products share: nodes and tangents.
+// Matrices in formulas of derivatives, and in the nodes that compute them.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include "binding/grad_node.h"
 #include "spmm/binding/spmm_reference.h"
-#include "spmm/binding/spmm_saved.h"
 
 namespace gpuopt::spmm {
 
 using namespace autograd_names;
 
-// ---------------------------------------------------------------- nodes
+// A matrix, or what is undefined if it is not given.
+struct Sparse {
+  Tensor ptr, index, entry;
 
-// Edges 0 and 1 are value's and dense's.
-class MatrixNode : public torch::autograd::Node {
+  // The transpose, made here.
+  Sparse transposed(const SymInt& columns) const {
+    Tensor own = index;
+    if (!own.defined()) own = at::arange(at::Scalar(columns), ptr.options());
+    auto [t_ptr, t_index, t_entry] = call(Transpose{ptr, own, columns});
+    if (entry.defined()) t_entry = entry.index_select(0, t_entry);
+    return {t_ptr, t_index, t_entry};
+  }
+};
+
+// A matrix and its transpose in a node.
+class SavedMatrix {
  public:
   template <typename Op>
-  void save(const Op& op, const Shape& shape, bool for_value, bool for_dense) {
-    matrix_ = SavedMatrix(op, shape);
-    row_dim_ = shape.row_dim;
-    has_heads_ = shape.has_heads;
-    has_value_ = for_value && is_given(op.value);
-    if (has_value_) value_ = {*op.value, /*is_output=*/false};
-    if (for_dense) dense_ = {op.dense, /*is_output=*/false};
+  SavedMatrix(GradNode* node, const Op& op, const Shape& shape)
+      : ptr_(node),
+        index_(node, op.index),
+        entry_(node, op.entry),
+        t_ptr_(node),
+        t_index_(node),
+        t_entry_(node),
+        columns_(shape.columns) {
+    if constexpr (requires { op.t_ptr; }) {
+      has_transpose_ = is_given(op.t_ptr);
+      t_ptr_.save(op.t_ptr);
+      t_index_.save(op.t_index);
+      t_entry_.save(op.t_entry);
+    }
+    // The gradient of a maximum reads ptr only to make what is not given.
+    if constexpr (requires { op.reduce; }) {
+      if (is_extremum(op.reduce) && is_given(op.index) && has_transpose_) return;
+    }
+    ptr_.save(op.ptr);
   }
 
-  void release_variables() override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    matrix_.reset();
-    for (SavedVariable* saved : {&value_, &dense_, &arg_}) saved->reset_data();
+  Sparse own() const { return {ptr_.unpack(), index_.unpack(), entry_.unpack()}; }
+  Sparse transpose(const Sparse& own) const {
+    if (!has_transpose_) return own.transposed(columns_);
+    return {t_ptr_.unpack(), t_index_.unpack(), t_entry_.unpack()};
+  }
+  bool has_transpose() const { return has_transpose_; }
+
+ private:
+  GradNode::Saved ptr_, index_, entry_, t_ptr_, t_index_, t_entry_;
+  bool has_transpose_ = false;
+  SymInt columns_;
+};
+
+template <typename Op>
+Sparse matrix_of(const Op& op) {
+  return {op.ptr, value_or_undefined(op.index), value_or_undefined(op.entry)};
+}
+template <typename Op>
+Sparse transpose_of(const Op& op) {
+  return {value_or_undefined(op.t_ptr), value_or_undefined(op.t_index),
+          value_or_undefined(op.t_entry)};
+}
+
+// A product with dense rows.
+inline Tensor product(const Sparse& a, const Tensor& value, const Tensor& dense,
+                      const Sparse& transpose, std::string_view reduce = "sum") {
+  return call(Spmm{a.ptr, if_defined(a.index), if_defined(a.entry), if_defined(value), dense,
+                   reduce, if_defined(transpose.ptr), if_defined(transpose.index),
+                   if_defined(transpose.entry)});
+}
+
+// The node of a product with dense rows. Edges 0 and 1 are value's and dense's.
+struct MatrixNode : GradNode {
+  template <typename Op>
+  MatrixNode(const Op& op, const Shape& shape)
+      : GradNode(op.value, op.dense),
+        matrix_(this, op, shape),
+        row_dim_(shape.row_dim),
+        has_heads_(shape.has_heads) {
+    if (next_edge(1).is_valid()) value_.save(op.value);
+    if (next_edge(0).is_valid()) dense_.save(op.dense);
   }
 
  protected:
-  Tensor value() const { return has_value_ ? value_.unpack() : Tensor(); }
-
   SavedMatrix matrix_;
-  SavedVariable value_, dense_, arg_;
-  int64_t row_dim_ = 0;
-  bool has_heads_ = false, has_value_ = false;
+  Saved value_{this}, dense_{this}, arg_{this};
+  int64_t row_dim_;
+  bool has_heads_;
 };
-
-template <typename Node, typename Op, typename First, typename Second>
-NodePtr<Node> node_of(const Op& op, const Shape& shape, const First& first, const Second& second) {
-  if (!requires_grad(op)) return {};
-  auto node = make_node<Node>();
-  node->set_next_edges(collect_next_edges(first, second));
-  node->save(op, shape);
-  return node;
-}
-
-// ---------------------------------------------------------------- tangents
-
-inline Tensor primal_or_undefined(const TensorOption& tensor) {
-  return is_given(tensor) ? primal_of(*tensor) : Tensor();
-}
-
-// The tangent of an operator that is linear in value and in dense: the sum of its results for each
-// tangent. f is a function of the two.
-template <typename F>
-Tensor tangent_of_product(const TensorOption& value, const Tensor& dense, F f) {
-  Tensor sum;
-  if (has_tangent(dense)) sum = f(primal_or_undefined(value), tangent_of(dense));
-  if (is_given(value) && has_tangent(*value)) {
-    const Tensor other = f(tangent_of(*value), primal_of(dense));
-    sum = sum.defined() ? sum + other : other;
-  }
-  return sum;
-}
 
 // A maximum or minimum.
 Tensor extremum_autograd(const Spmm& op, DispatchKeySet keys);

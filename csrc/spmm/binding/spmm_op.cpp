@@ -1,13 +1,21 @@
-// The schemas, CPU kernels and Meta kernels of sparse products. CPU kernels call ATen's operators,
-// which need memory for a row of each entry. Half types are computed in float32.
+// The schemas, CPU kernels and Meta kernels of sparse products and of attention over a sparse
+// matrix. CPU kernels call ATen's operators, which need memory for a row of each entry. Half types
+// are computed in float32.
 #include <ATen/ATen.h>
 
+#include "binding/ladder.h"
+#include "segment/segment_ops.h"
+#include "spmm/binding/spmm_attention.h"
 #include "spmm/binding/spmm_reference.h"
+#include "spmm/ladder/spmm_ladder.h"
 
 namespace gpuopt::spmm {
 namespace {
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<Spmm, SpmmArg, SpmmSelected, Sddmm, Transpose>(m); }
+
+const RegisterLadder ladder(
+    kLadder, "spmm(Tensor ptr, Tensor index, Tensor? value, Tensor dense, int step) -> Tensor");
 
 // ---------------------------------------------------------------- CPU
 
@@ -50,39 +58,23 @@ Tensor sums(const Tensor& ptr, const Tensor& products) {
       .index_add_(1, rows_of(ptr, products.size(1)), products);
 }
 
-Tensor counts_of(const Tensor& ptr) { return ptr.slice(0, 1) - ptr.slice(0, 0, -1); }
-
 // As a result of the call: its sizes and dtype.
 Tensor finished(const Tensor& result, const Tensor& dense, const Shape& shape) {
   return result.to(dense.scalar_type()).reshape_symint(shape.result(dense)).contiguous();
 }
 
+// The products are the segments of gpuopt::segment_reduce, with their other dimensions as features.
 SpmmArg::Result extremum(const SpmmArg& call) {
   const Shape shape = check(call);
-  const bool is_max = call.reduce == "max";
-  const char* mode = is_max ? "amax" : "amin";
-  const Tensor all = products(call, shape);
-  auto sizes = all.sizes().vec();
-  sizes[1] = known(shape.rows);
-  const Tensor rows = rows_of(call.ptr, shape.entries).to(at::kLong);
-  const Tensor of_all = rows.view({-1, 1, 1}).expand_as(all);
-  const double worst = is_max ? -INFINITY : INFINITY;
-  const Tensor best = at::full(sizes, worst, all.options()).scatter_reduce(1, of_all, all, mode);
-  // The first entry that equals the result, or the first NaN.
-  const int64_t none = known(shape.entries);
-  const Tensor numbers = at::arange(none, rows.options()).view({-1, 1, 1});
-  const Tensor wins = all.eq(best.index_select(1, rows)).logical_or_(all.isnan());
-  const Tensor first = at::full(sizes, none, rows.options())
-                           .scatter_reduce(1, of_all, at::where(wins, numbers, none), "amin");
-  const Tensor is_empty = counts_of(call.ptr).eq(0).view({-1, 1, 1});
+  const auto [rows, first] = gpuopt::call(segment::SegmentReduceArg{
+      products(call, shape).movedim(1, 0), call.ptr, call.reduce, std::nullopt});
   Tensor arg = first;
-  if (none > 0) {
-    const Tensor own = first.clamp_max(none - 1).flatten();
-    arg = positions(call, shape).index_select(0, own).view(sizes);
+  if (is_given(call.entry) && known(shape.entries) > 0) {
+    const Tensor found = call.entry->index_select(0, first.clamp_min(0).flatten());
+    arg = found.view(first.sizes()).masked_fill(first.lt(0), -1);
   }
-  arg = arg.masked_fill(is_empty, -1).to(call.ptr.scalar_type());
-  return {finished(best.masked_fill(is_empty, 0), call.dense, shape),
-          arg.reshape_symint(shape.result(call.dense)).contiguous()};
+  return {finished(rows.movedim(0, 1), call.dense, shape),
+          arg.movedim(0, 1).reshape_symint(shape.result(call.dense)).contiguous()};
 }
 
 Tensor spmm_cpu(const Spmm& call) {
@@ -92,7 +84,7 @@ Tensor spmm_cpu(const Spmm& call) {
     return std::get<0>(extremum({ptr, index, entry, value, dense, reduce}));
   }
   Tensor result = sums(ptr, products(call, shape));
-  if (reduce == "mean") result.div_(counts_of(ptr).clamp_min(1).view({-1, 1, 1}));
+  if (reduce == "mean") result.div_(ptr.diff().clamp_min(1).view({-1, 1, 1}));
   return finished(result, dense, shape);
 }
 
@@ -160,6 +152,37 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   impl<SpmmSelected, spmm_meta<SpmmSelected>>(m);
   impl<Sddmm, sddmm_meta>(m);
   impl<Transpose, transpose_meta>(m);
+}
+
+// ---------------------------------------------------------------- attention
+
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<GraphAttention, GraphAttentionBackward>(m); }
+
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
+  impl<GraphAttention, composed>(m);
+  impl<GraphAttentionBackward, composed_backward>(m);
+}
+
+GraphAttention::Result attention_meta(const GraphAttention& op) {
+  const Shape shape = check_attention(op);
+  at::SymDimVector sizes(op.value.sym_sizes());
+  sizes[0] = shape.rows;
+  const auto options = op.value.options().dtype(compute_type(op.value));
+  return {at::empty_symint(sizes, op.value.options()),
+          at::empty_symint({shape.rows, op.value.sym_size(1)}, options)};
+}
+
+GraphAttentionBackward::Result backward_meta(const GraphAttentionBackward& op) {
+  const Shape shape = check_attention(op);
+  const auto of_entries = [&] {
+    return at::empty_symint({shape.entries, op.value.sym_size(1)}, op.value.options());
+  };
+  return {at::empty_symint(op.left.sym_sizes(), op.left.options()), of_entries(), of_entries()};
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
+  impl<GraphAttention, attention_meta>(m);
+  impl<GraphAttentionBackward, backward_meta>(m);
 }
 
 }  // namespace

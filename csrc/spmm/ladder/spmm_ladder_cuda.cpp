@@ -12,9 +12,8 @@ void check_operands(const LadderCall& call, const Tensor& ptr, const Tensor& ind
                     const TensorOption& value, const Tensor& dense) {
   const char* op = call.op();
   check_ptr(op, ptr);
-  check_numbers(op, "index", index, ptr, "(entries)", std::nullopt);
-  TORCH_CHECK(dense.device() == ptr.device(), op, ": dense must be on the device of ptr: expected ",
-              ptr.device(), ", got ", dense.device());
+  check_numbers(op, {"index", index}, ptr, "(entries)", std::nullopt);
+  check_device_of(op, {"dense", dense}, {"ptr", ptr});
   TORCH_CHECK(dense.dim() == 2, op,
               ": dense must be (columns, features): expected 2 dimensions, got shape ",
               dense.sizes());
@@ -22,7 +21,7 @@ void check_operands(const LadderCall& call, const Tensor& ptr, const Tensor& ind
   call.check_operand({"index", index}, {at::kInt});
   call.check_operand({"dense", dense}, {at::kFloat, at::kBFloat16});
   if (!is_given(value)) return;
-  check_like(op, "value", *value, "dense", dense);
+  check_like(op, {"value", *value}, {"dense", dense});
   TORCH_CHECK(value->sizes() == index.sizes(), op,
               ": value must have one number for each entry: expected shape ", index.sizes(),
               ", got ", value->sizes());

@@ -7,7 +7,7 @@
 #include "binding/unfilled.h"
 #include "elementwise/elementwise.h"
 #include "elementwise/elementwise_plan.h"
-#include "transpose/binding/transpose_check.h"
+#include "transpose/binding/transpose_ops.h"
 #include "transpose/binding/transpose_problem.h"
 #include "transpose/transpose.h"
 

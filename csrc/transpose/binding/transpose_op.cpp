@@ -1,17 +1,25 @@
-// Transposition: schemas, and the CPU and Meta kernels.
+// Transposition on all devices but CUDA: schemas, and the kernels for CPU, Meta, autograd and vmap.
+// There is no autocast rule, because there is nothing to cast.
 #include <ATen/ATen.h>
 
-#include "transpose/binding/transpose_check.h"
+#include "binding/grad_node.h"
+#include "binding/ladder.h"
+#include "binding/vmap.h"
+#include "transpose/binding/transpose_ops.h"
+#include "transpose/ladder/transpose_ladder.h"
 
 namespace gpuopt::transpose {
 namespace {
 
+using namespace autograd_names;
 using at::Tensor;
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   define<Transpose2D>(m);
   m.def(Form<CopyTransposed>::schema().c_str());
 }
+
+const RegisterLadder ladder(kLadder, "transpose2d(Tensor self, int step) -> Tensor");
 
 // clone() copies even if self.mT() is contiguous already, where contiguous() would return a view.
 Tensor transpose2d_cpu(const Transpose2D& op) {
@@ -41,6 +49,29 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   impl<Transpose2D, transpose2d_meta>(m);
   impl<CopyTransposed, copy_transposed_meta>(m);
 }
+
+// ---------------------------------------------------------------- derivatives
+
+// The operator is linear, and its adjoint is again transpose2d.
+struct Transpose2DBackward : GradNode {
+  explicit Transpose2DBackward(const Transpose2D& op) : GradNode(op.self) {}
+  std::string name() const override { return "GpuoptTranspose2DBackward"; }
+
+  variable_list gradients(const Tensor& grad) override { return {call(Transpose2D{grad})}; }
+};
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl_autograd<Transpose2D, Transpose2DBackward>(m); }
+
+// ---------------------------------------------------------------- vmap
+
+// The examples that vmap maps over become one more dimension of the batch.
+Tensor transpose2d_vmap(const Transpose2D& op, const VmapLevel& level, const c10::SymInt&) {
+  check(op);
+  const VmapLevel::Operand operand = level.unwrap(op.self);
+  return level.wrap(call(Transpose2D{operand.aligned(operand.logical_dim())}), 0);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl_vmap<Transpose2D, transpose2d_vmap>(m); }
 
 }  // namespace
 }  // namespace gpuopt::transpose

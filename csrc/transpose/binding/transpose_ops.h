@@ -20,6 +20,16 @@ struct CopyTransposed {
   const at::Tensor& self;
 };
 
-inline at::Tensor transpose2d(const at::Tensor& self) { return call(Transpose2D{self}); }
+namespace transpose {
+
+// Exceptions have the types that Tensor.mT raises.
+inline void check(const Transpose2D& op) {
+  TORCH_CHECK(op.self.dim() >= 2, name_of<Transpose2D>(),
+              ": input must be a matrix or a batch of matrices: expected 2 dimensions or more, got "
+              "shape ",
+              op.self.sym_sizes());
+}
+
+}  // namespace transpose
 
 }  // namespace gpuopt

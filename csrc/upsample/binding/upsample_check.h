@@ -9,6 +9,9 @@
 
 namespace gpuopt::upsample {
 
+using Ops = OpList<UpsampleNearest2d, UpsampleNearest2dBackward, UpsampleNearestExact2d,
+                   UpsampleNearestExact2dBackward>;
+
 // Largest height or width: indices are float32 and int32, as in ATen.
 constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 

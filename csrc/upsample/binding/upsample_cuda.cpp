@@ -113,14 +113,8 @@ Tensor upsample_cuda(const Op& op) {
   return result;
 }
 
-template <typename... Ops>
-void impl_cuda(torch::Library& m) {
-  (impl<Ops, upsample_cuda<Ops>>(m), ...);
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  impl_cuda<UpsampleNearest2d, UpsampleNearest2dBackward>(m);
-  impl_cuda<UpsampleNearestExact2d, UpsampleNearestExact2dBackward>(m);
+  Ops::for_each([&]<typename Op>() { impl<Op, upsample_cuda<Op>>(m); });
 }
 
 }  // namespace

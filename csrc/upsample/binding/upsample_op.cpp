@@ -1,23 +1,36 @@
-// gpuopt::upsample_nearest2d, upsample_nearest_exact2d and their backward: schemas, CPU and Meta
-// kernels, and the .vec overloads, which call the others.
+// Nearest-neighbour upsampling: schemas, and the kernels for CPU, Meta, vmap, autocast and
+// autograd.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "binding/aten.h"
+#include "binding/autocast.h"
+#include "binding/grad_node.h"
+#include "binding/ladder.h"
+#include "binding/vmap.h"
 #include "upsample/binding/upsample_check.h"
+#include "upsample/ladder/upsample_ladder.h"
 
 namespace gpuopt::upsample {
 namespace {
 
+using namespace autograd_names;
 using at::Tensor;
 using c10::SymInt;
 using c10::SymIntArrayRef;
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  define<UpsampleNearest2d, UpsampleNearest2dVec, UpsampleNearest2dBackward>(m);
-  define<UpsampleNearestExact2d, UpsampleNearestExact2dVec, UpsampleNearestExact2dBackward>(m);
+  Ops::for_each([&]<typename Op>() { define<Op>(m); });
+  define<UpsampleNearest2dVec, UpsampleNearestExact2dVec>(m);
 }
+
+const RegisterLadder forward_ladder(
+    kForwardLadder, "upsample_nearest2d(Tensor input, int[2] output_size, int step) -> Tensor");
+const RegisterLadder backward_ladder(kBackwardLadder,
+                                     "upsample_nearest2d_backward(Tensor grad_output, int[2] "
+                                     "output_size, int[4] input_size, int step) -> Tensor");
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
@@ -42,14 +55,8 @@ Tensor upsample_cpu(const Op& op) {
   return call_aten(name_of<Op>(), op.from.scalar_type(), "", [&] { return by_aten(op); });
 }
 
-template <typename... Ops>
-void impl_cpu(torch::Library& m) {
-  (impl<Ops, upsample_cpu<Ops>>(m), ...);
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl_cpu<UpsampleNearest2d, UpsampleNearest2dBackward>(m);
-  impl_cpu<UpsampleNearestExact2d, UpsampleNearestExact2dBackward>(m);
+  Ops::for_each([&]<typename Op>() { impl<Op, upsample_cpu<Op>>(m); });
 }
 
 // ---------------------------------------------------------------- Meta: shapes, maybe symbolic
@@ -75,14 +82,8 @@ Tensor upsample_meta(const Op& op) {
   return at::empty_symint(shape, op.from.options().memory_format(format_of(op.from)));
 }
 
-template <typename... Ops>
-void impl_meta(torch::Library& m) {
-  (impl<Ops, upsample_meta<Ops>>(m), ...);
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl_meta<UpsampleNearest2d, UpsampleNearest2dBackward>(m);
-  impl_meta<UpsampleNearestExact2d, UpsampleNearestExact2dBackward>(m);
+  Ops::for_each([&]<typename Op>() { impl<Op, upsample_meta<Op>>(m); });
 }
 
 // ---------------------------------------------------------------- .vec: sizes or factors
@@ -142,6 +143,78 @@ TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) {
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
   impl<UpsampleNearest2dVec, upsample_vec<false>>(m);
   impl<UpsampleNearestExact2dVec, upsample_vec<true>>(m);
+}
+
+// ---------------------------------------------------------------- vmap
+
+// Calls the operator with the examples of vmap as part of the batch. Each example is (N, C, H, W).
+// N may be 0, so it is passed on instead of derived from the result.
+template <typename Op>
+Tensor upsample_vmap(const Op& op, const VmapLevel& level, const SymInt& examples) {
+  const SymSizes sizes = check<SymInt>(op);
+  const Tensor from = level.unwrap(op.from).aligned(4).flatten(0, 1);
+  const SymInt batch = examples * sizes.batch;
+  Tensor result;
+  if constexpr (kIsBackward<Op>) {
+    const std::array<SymInt, 4> shape{batch, sizes.channels, sizes.in_height, sizes.in_width};
+    result = call(Op{from, op.output_size, shape, op.scales_h, op.scales_w});
+  } else {
+    result = call(Op{from, op.output_size, op.scales_h, op.scales_w});
+  }
+  return level.wrap(result.unflatten_symint(0, std::array<SymInt, 2>{examples, sizes.batch}), 0);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
+  Ops::for_each([&]<typename Op>() { impl_vmap<Op, upsample_vmap<Op>>(m); });
+}
+
+// ---------------------------------------------------------------- autocast
+
+// As in ATen, the forward runs in float32 on CUDA. The backward and CPU tensors have no autocast
+// policy.
+constexpr auto float32 = [](const auto&, c10::DeviceType) { return at::kFloat; };
+
+TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
+  impl_autocast<UpsampleNearest2d, c10::DeviceType::CUDA, float32>(m);
+  impl_autocast<UpsampleNearestExact2d, c10::DeviceType::CUDA, float32>(m);
+}
+
+// ---------------------------------------------------------------- derivatives
+
+// The forward is linear and the backward is its adjoint. Each is the derivative of the other.
+
+// The node of a forward or backward call, which calls the other one. No tensor is saved.
+template <typename Op>
+struct AdjointNode : GradNode {
+  explicit AdjointNode(const Op& op)
+      : GradNode(op.from),
+        output_size_(op.output_size.vec()),
+        scales_h_(op.scales_h),
+        scales_w_(op.scales_w) {
+    if constexpr (!kIsBackward<Op>) input_size_ = op.from.sym_sizes().vec();
+  }
+
+  std::string name() const override {
+    std::string name = Op::kExact ? "GpuoptUpsampleNearestExact2D" : "GpuoptUpsampleNearest2D";
+    return name + (kIsBackward<Op> ? "BackwardBackward" : "Backward");
+  }
+
+  variable_list gradients(const Tensor& grad) override {
+    if constexpr (kIsBackward<Op>) {
+      return {call(Upsample2d<Op::kExact>{grad, output_size_, scales_h_, scales_w_})};
+    } else {
+      return {call(
+          Upsample2dBackward<Op::kExact>{grad, output_size_, input_size_, scales_h_, scales_w_})};
+    }
+  }
+
+ private:
+  std::vector<c10::SymInt> output_size_, input_size_;
+  std::optional<double> scales_h_, scales_w_;
+};
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
+  Ops::for_each([&]<typename Op>() { impl_autograd<Op, AdjointNode<Op>>(m); });
 }
 
 }  // namespace
