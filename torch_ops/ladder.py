@@ -62,7 +62,7 @@ def steps(op: str) -> list[Step]:
     return [Step(number, *step) for number, step in enumerate(described)]
 
 
-def run(op: str, step: int | str, *args: Tensor | Sequence[int] | None) -> Tensor:
+def run(op: str, step: int | str, *args: Tensor | Sequence[int] | int | None) -> Tensor:
     r"""Runs one step of an operator's ladder.
 
     Args:
@@ -83,6 +83,7 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | None) -> Tenso
             conv1d                      input (N, 1, L), weight (1, 1, K)      float32
             transpose2d                 self (rows, columns)                   float32
             spmm                        ptr, index, value, dense (columns, n)  float32, bfloat16
+            triangle_count              source, target, vertices               int32
             =========================== ====================================== ==================================
 
             - The last step, ``"production"``, accepts whatever its operator accepts on CUDA. ``cumsum`` adds along the last
@@ -93,6 +94,8 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | None) -> Tenso
               the second step on, the taps lie in the GPU's constant memory, so calls on several streams must not overlap.
             - ``spmm``: row r of the sparse matrix has the entries ``ptr[r]`` to ``ptr[r + 1]``, in the columns ``index``. Both are int32.
               ``value`` has the dtype of ``dense``, or is None, which counts as ones.
+            - ``triangle_count``: the edges of a graph without loops, in both directions and without repeats, sorted by source and
+              target.
 
     Returns:
         The result of the operator. Reductions reduce all values.
