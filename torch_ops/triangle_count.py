@@ -29,7 +29,9 @@ def _edges_of(op: str, graph: CSR | Tensor, num_nodes: int | None) -> tuple[Tens
             raise ValueError(f"{op}: num_nodes must be the rows of graph: expected {rows}, got {num_nodes}")
         return graph.rows(), graph.index, rows
     if not isinstance(graph, Tensor):
-        raise TypeError(f"{op}: graph must be torch_ops.CSR or an edge list: expected a tensor, got {type(graph).__name__}")
+        raise TypeError(
+            f"{op}: graph must be torch_ops.CSR or an edge list: expected a tensor, got {type(graph).__name__}"
+        )
     if graph.dim() != 2 or graph.shape[0] != 2:
         raise ValueError(f"{op}: graph must be (2, edges): expected 2 rows, got shape {tuple(graph.shape)}")
     if num_nodes is None:

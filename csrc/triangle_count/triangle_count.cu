@@ -16,10 +16,10 @@
 namespace gpuopt::triangle_count {
 namespace {
 
-constexpr uint32_t kEmpty = 0xffffffffu;            // no rank
+constexpr uint32_t kEmpty = 0xffffffffu;  // no rank
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kOwnEdges = kBlockEdges / kThreads;  // edges of a thread
-constexpr int kUnroll = 4;                          // items of a thread in flight
+constexpr int kUnroll = 4;                         // items of a thread in flight
 // A step of a binary search costs as much as this many lookups in the table.
 constexpr int64_t kStepLookups = 4;
 
@@ -107,9 +107,9 @@ struct Shared {
 
 // An edge of a thread.
 struct Work {
-  List of_v;            // the targets of v that may match
-  List few;             // the targets of u behind v
-  Region region;        // of u
+  List of_v;      // the targets of v that may match
+  List few;       // the targets of u behind v
+  Region region;  // of u
   uint32_t items;
   bool searches;
 };
@@ -157,7 +157,7 @@ struct Totals {
   uint32_t tasks, items;
 };
 
-// Lists the edges that search, or those that look up.
+// Lists the edges that search, or the edges that look up.
 template <bool kPerVertex>
 __device__ __forceinline__ Totals write_tasks(const Work (&work)[kOwnEdges], bool searching,
                                               Shared<kPerVertex>& shared) {

@@ -61,8 +61,8 @@ inline OrientPlan plan(const Edges& edges, const Oriented& graph) {
   plan.edges = edges;
   plan.graph = graph;
   plan.bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(edges.vertices)));
-  plan.degree_bits =
-      static_cast<int>(std::min<int64_t>(std::bit_width(static_cast<uint64_t>(edges.count)) + 1, 32));
+  plan.degree_bits = static_cast<int>(
+      std::min<int64_t>(std::bit_width(static_cast<uint64_t>(edges.count)) + 1, 32));
   plan.of_runs = shape_of(ceil_div<int64_t>(edges.count, kRun));
   plan.of_edges = shape_of(edges.count);
   plan.of_vertices = shape_of(edges.vertices + 1);

@@ -1,5 +1,5 @@
 // Orients a graph: counts degrees, ranks the vertices by degree, and sorts the edges as pairs of
-// ranks. All sizes are those of the input, so no step waits for the GPU.
+// ranks. All memory has the size of the input, so no step waits for the GPU.
 #include <cassert>
 
 #include "common/launch.cuh"
@@ -70,7 +70,7 @@ __global__ __launch_bounds__(kThreads) void write_ranks(const uint64_t* sorted, 
 }
 
 // The key of an edge is its lower rank, followed by the higher one. The key of a loop is behind
-// those of all edges.
+// the keys of all edges.
 __global__ __launch_bounds__(kThreads) void write_edge_keys(Edges edges, const uint32_t* ranks,
                                                             int bits, uint64_t* keys) {
   const int64_t entry = own_number();

@@ -46,7 +46,10 @@ def placed(values: np.ndarray) -> np.ndarray:
 def orient(kernels, ends: np.ndarray, vertices: int) -> tuple[np.ndarray, ...]:
     source, target = map(placed, ends)
     entries = source.size
-    graph = placed(np.full(vertices + 1, 77, np.int64)), *(placed(np.full(n, 77, np.int32)) for n in (entries, entries, vertices))
+    graph = (
+        placed(np.full(vertices + 1, 77, np.int64)),
+        *(placed(np.full(n, 77, np.int32)) for n in (entries, entries, vertices)),
+    )
     result = kernels.orient(
         *(ctypes.c_void_p(a.ctypes.data) for a in (source, target)),
         int(source.dtype == np.int64),
@@ -123,7 +126,7 @@ def test_lists_longer_than_the_table(kernels, per_vertex):
 
 @pytest.mark.parametrize("per_vertex", [False, True], ids=["total", "each vertex"])
 def test_few_targets_are_searched_among_many(kernels, per_vertex):
-    """Vertices with two targets, the second of which is a target of the first, too. The first has thousands."""
+    """Vertices with two targets. The first target has thousands of targets, and the second target is one of them."""
     many, pairs = 3000, 40
     first = pairs  # and many others behind it
     last = first + 1 + np.arange(0, many, many // pairs)[:pairs]
@@ -144,6 +147,10 @@ def test_counts_are_added(kernels):
     ptr, source, target, order = graph
     count = np.array([2**33], np.int64)
     kernels.count_triangles(
-        *(ctypes.c_void_p(a.ctypes.data) for a in graph), ctypes.c_int64(9), ctypes.c_int64(36), 0, ctypes.c_void_p(count.ctypes.data)
+        *(ctypes.c_void_p(a.ctypes.data) for a in graph),
+        ctypes.c_int64(9),
+        ctypes.c_int64(36),
+        0,
+        ctypes.c_void_p(count.ctypes.data),
     )
     assert count[0] == 2**33 + 84

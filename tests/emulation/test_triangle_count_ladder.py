@@ -32,7 +32,12 @@ def kernels():
 
 
 # The steps before the orientation also count a graph with both directions of each edge.
-KINDS = [pytest.param(*step.values, kind, id=f"{step.id}-{kind}") for step in STEPS for kind in ("both", "one") if kind == "one" or step.values[0] < 3]
+KINDS = [
+    pytest.param(*step.values, kind, id=f"{step.id}-{kind}")
+    for step in STEPS
+    for kind in ("both", "one")
+    if kind == "one" or step.values[0] < 3
+]
 
 
 @pytest.mark.parametrize("name", GRAPHS)

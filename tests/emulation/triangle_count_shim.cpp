@@ -1,5 +1,5 @@
-// C entry points to the emulated kernels of triangle_count, for test_triangle_count.py, and what
-// takes the place of CUB.
+// C entry points to the emulated kernels of triangle_count, for test_triangle_count.py, and
+// sorts that replace CUB.
 #include <algorithm>
 
 #include "poisoned_workspace.h"

@@ -20,8 +20,8 @@ inline void check(const OrientEdges& call, const char* op) {
   TORCH_CHECK_VALUE(source.dim() == 1, op,
                     ": source must be a vector: expected 1 dimension, got shape ",
                     source.sym_sizes());
-  const bool is_same = target.dim() == 1 &&
-                       TORCH_GUARD_OR_TRUE(target.sym_size(0).sym_eq(source.sym_size(0)));
+  const bool is_same =
+      target.dim() == 1 && TORCH_GUARD_OR_TRUE(target.sym_size(0).sym_eq(source.sym_size(0)));
   TORCH_CHECK_VALUE(is_same, op, ": target must have the shape of source: expected ",
                     source.sym_sizes(), ", got ", target.sym_sizes());
   TORCH_CHECK_VALUE(TORCH_GUARD_OR_TRUE(vertices.sym_ge(0)) &&

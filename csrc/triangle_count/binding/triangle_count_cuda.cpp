@@ -50,10 +50,9 @@ T* read(const Tensor& vector) {
 Tensor count_cuda(const CountOriented& call) {
   const char* op = name_of<TriangleCount>();
   check(call);
-  check_memory(op, {{"ptr", call.ptr},
-                    {"source", call.source},
-                    {"target", call.target},
-                    {"order", call.order}});
+  check_memory(
+      op,
+      {{"ptr", call.ptr}, {"source", call.source}, {"target", call.target}, {"order", call.order}});
   const c10::cuda::CUDAGuard guard(call.ptr.device());
   const Tensor ptr = call.ptr.contiguous(), order = call.order.contiguous();
   const Tensor source = call.source.contiguous(), target = call.target.contiguous();

@@ -21,7 +21,7 @@ __device__ Neighbours neighbours_of(const LadderProblem& graph, int32_t vertex) 
 }
 
 // Whether u < v for an edge (u, v). If so, `few` and `many` are the neighbours of u behind v and
-// those of v, the shorter list first.
+// all neighbours of v, the shorter list first.
 __device__ bool has_lists(const LadderProblem& graph, int64_t edge, Neighbours& few,
                           Neighbours& many) {
   if (edge >= graph.edges) return false;
@@ -140,7 +140,8 @@ __global__ void hash(LadderProblem graph) {
     const int32_t* const last = first + min(kTableVertices, static_cast<int64_t>(own.end - first));
     for (const int32_t* w = first + threadIdx.x; w < last; w += kLadderThreads) table.insert(*w);
     __syncthreads();
-    for (const int32_t* v = own.begin + threadIdx.x / kWarp; v < last; v += kLadderThreads / kWarp) {
+    for (const int32_t* v = own.begin + threadIdx.x / kWarp; v < last;
+         v += kLadderThreads / kWarp) {
       const Neighbours others = neighbours_of(graph, *v);
       for (const int32_t* w = others.begin + threadIdx.x % kWarp; w < others.end; w += kWarp) {
         found += table.has(*w);

@@ -84,7 +84,9 @@ def test_matrices(dtype, device):
 
 
 @each_device
-@pytest.mark.parametrize("ends, vertices", [(graphs.rmat(8, 2500, 6), 256), (graphs.star(5), 6), (graphs.complete(8), 9)])
+@pytest.mark.parametrize(
+    "ends, vertices", [(graphs.rmat(8, 2500, 6), 256), (graphs.star(5), 6), (graphs.complete(8), 9)]
+)
 def test_clustering_coefficients_are_those_of_networkx(ends, vertices, device):
     graph = networkx.Graph()
     graph.add_nodes_from(range(vertices))
