@@ -38,11 +38,14 @@ def triangle_count(source, target, vertices):
 
 
 def by_torch_sparse(source, target, vertices):
+    if source.is_meta:
+        return torch.empty((), dtype=torch.int64, device="meta")
     ones = torch.ones(source.shape, dtype=torch.float64, device=source.device)
     indices = torch.stack([source, target]).long()
     a = torch.sparse_coo_tensor(indices, ones, (vertices, vertices), check_invariants=False).coalesce().to_sparse_csr()
-    common = (a @ a).to_sparse_coo() * a.to_sparse_coo()
-    return common.coalesce().values().sum().div(6).round().long()
+    walks = (a @ a).to_sparse_coo()  # a product on the CPU need not have sorted columns
+    walks = torch.sparse_coo_tensor(walks.indices(), walks.values(), walks.shape, check_invariants=False).coalesce()
+    return (walks * a.to_sparse_coo()).coalesce().values().sum().div(6).round().long()
 
 
 def by_searches(source, target, vertices):
@@ -59,7 +62,10 @@ def count_oriented(ptr, source, target, order):
 
 def of_oriented(ptr, source, target, order):
     """The same by searches, in both directions of each edge."""
-    edges, vertices = int(ptr[-1]), order.shape[0]
+    vertices = order.shape[0]
+    if ptr.is_meta:
+        return by_searches(source, target, vertices)
+    edges = int(ptr[-1])
     one, other = source[:edges].long(), target[:edges].long()
     keys = torch.cat([one * vertices + other, other * vertices + one]).sort().values
     return by_searches((keys // vertices).int(), (keys % vertices).int(), vertices)

@@ -102,6 +102,11 @@ __global__ void warp_per_edge(LadderProblem graph) {
 }
 // [warp_per_edge]
 
+// [orientation]
+// The same kernel, for a graph that has each edge from lower to higher degree only.
+constexpr auto kCountOriented = warp_per_edge;
+// [orientation]
+
 // [hash]
 constexpr uint32_t kTableSlots = 4096;
 constexpr int64_t kTableVertices = kTableSlots / 4;  // three of four slots are empty
@@ -162,18 +167,12 @@ cudaError_t ladder_triangle_count(int step, const LadderProblem& problem, cudaSt
   if (step < 0 || step > 4) return cudaErrorInvalidValue;
   if (problem.edges == 0 || problem.vertices == 0) return cudaSuccess;
   const unsigned threads = blocks_of(problem.edges), warps = blocks_of(problem.edges * kWarp);
-  switch (step) {
-    case 0:
-      merge<<<threads, kLadderThreads, 0, stream>>>(problem);
-      break;
-    case 1:
-      binary_search<<<threads, kLadderThreads, 0, stream>>>(problem);
-      break;
-    case 4:
-      hash<<<static_cast<unsigned>(problem.vertices), kLadderThreads, 0, stream>>>(problem);
-      break;
-    default:  // "orientation" is the same kernel on another graph
-      warp_per_edge<<<warps, kLadderThreads, 0, stream>>>(problem);
+  if (step == 0) merge<<<threads, kLadderThreads, 0, stream>>>(problem);
+  if (step == 1) binary_search<<<threads, kLadderThreads, 0, stream>>>(problem);
+  if (step == 2) warp_per_edge<<<warps, kLadderThreads, 0, stream>>>(problem);
+  if (step == 3) kCountOriented<<<warps, kLadderThreads, 0, stream>>>(problem);
+  if (step == 4) {
+    hash<<<static_cast<unsigned>(problem.vertices), kLadderThreads, 0, stream>>>(problem);
   }
   return cudaGetLastError();
 }
