@@ -177,6 +177,7 @@ LESSONS = {
     "dot": "atomic additions to one address",
     "index_add_": "atomic additions to many addresses, and sorting instead",
     "spmm": "equal work for every thread, whatever the lengths of rows are",
+    "triangle_count": "from searches in memory to lookups in shared memory, and equal work whatever the degrees are",
 }
 
 
