@@ -85,6 +85,10 @@ constexpr int kBlockEdges = 512;   // edges of a block
 constexpr int kTableEdges = 1024;  // edges that the table of a block holds
 constexpr int kSlots = 2 * kTableEdges;
 
+inline LaunchShape shape_of_edges(int64_t edges) {
+  return {static_cast<unsigned>(ceil_div<int64_t>(edges, kBlockEdges)), kThreads};
+}
+
 struct CountPlan {
   Oriented graph;             // kernels only read it
   uint64_t* count = nullptr;  // [1], or [vertices] if per_vertex; zeros
@@ -93,11 +97,42 @@ struct CountPlan {
 };
 
 inline CountPlan plan(const Oriented& graph, uint64_t* count, bool per_vertex) {
-  const auto blocks = static_cast<unsigned>(ceil_div<int64_t>(graph.capacity, kBlockEdges));
-  return {graph, count, per_vertex, {blocks, kThreads}};
+  return {graph, count, per_vertex, shape_of_edges(graph.capacity)};
 }
 
 // Adds the triangles to plan.count.
 GPUOPT_EXPORT cudaError_t launch(const CountPlan& plan, cudaStream_t stream);
+
+// ---------------------------------------------------------------- counting a partitioned graph
+
+// Sorted lists of targets: row r has target[ptr[r]] to target[ptr[r + 1]].
+struct Lists {
+  const int32_t* ptr = nullptr;     // [rows + 1]
+  const int32_t* target = nullptr;  // [ptr[rows]]
+  int64_t rows = 0;
+};
+
+// Three blocks of a graph whose vertices are in buckets. The first block has edges (u, v), sorted
+// by u. The second one has the targets w of each u in some bucket, and the third one the targets of
+// each v in the same bucket.
+struct Blocks {
+  const int32_t* source = nullptr;  // [edges]
+  const int32_t* target = nullptr;  // [edges]
+  int64_t edges = 0;
+  Lists of_u, of_v;
+};
+
+struct BlocksPlan {
+  Blocks blocks;
+  uint64_t* count = nullptr;  // [1]
+  LaunchShape shape;
+};
+
+inline BlocksPlan plan(const Blocks& blocks, uint64_t* count) {
+  return {blocks, count, shape_of_edges(blocks.edges)};
+}
+
+// Adds the triangles to plan.count. There is at least one edge.
+GPUOPT_EXPORT cudaError_t launch(const BlocksPlan& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::triangle_count

@@ -118,6 +118,51 @@ def _oriented_samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample(sample.name, (*OPS._orient_edges(source, target, vertices), per_vertex))
 
 
+WIDTH = 64  # numbers of targets in blocks
+
+
+def _blocks(device: str, dtype: torch.dtype) -> Iterator[Sample]:
+    """Random matrices as blocks: few and many entries, none, and rows of very different lengths."""
+    generator = torch.Generator().manual_seed(2)
+
+    def entries_of(rows: int, columns: int, share: float) -> tuple[torch.Tensor, torch.Tensor]:
+        skew = torch.linspace(0, 2, rows)[:, None]
+        return (torch.rand(rows, columns, generator=generator) < share * skew).nonzero().int().unbind(1)
+
+    def lists_of(rows: int, share: float) -> tuple[torch.Tensor, torch.Tensor]:
+        row, target = entries_of(rows, WIDTH, share)
+        return torch.searchsorted(row, torch.arange(rows + 1, dtype=torch.int32)).int(), target
+
+    for rows, columns in ((1, 1), (3, 40), (40, 3), (64, 64)):
+        for share in (0.0, 0.05, 0.3, 1.0):
+            tensors = *entries_of(rows, columns, 0.4), *lists_of(rows, share), *lists_of(columns, 0.3)
+            tensors = [t.contiguous().to(device) for t in tensors]
+            yield Sample(f"{rows} x {columns}, {share}", (LAYOUTS["misaligned1"](tensors[0]), *tensors[1:]))
+
+
+def _dense(ptr, target):
+    rows = ptr.shape[0] - 1
+    matrix = torch.zeros(rows, WIDTH, dtype=torch.float64, device=ptr.device)
+    row = torch.repeat_interleave(torch.arange(rows, device=ptr.device), ptr.diff().long())
+    return matrix.index_put((row, target.long()), matrix.new_ones(()))
+
+
+def _blocks_by_aten(source, target, ptr_of_u, target_of_u, ptr_of_v, target_of_v):
+    common = _dense(ptr_of_u, target_of_u) @ _dense(ptr_of_v, target_of_v).mT
+    return common[source.long(), target.long()].sum().round().long()
+
+
+def _blocks_reference(source, target, ptr_of_u, target_of_u, ptr_of_v, target_of_v):
+    """Intersections of sets."""
+
+    def sets(ptr, target):
+        return [set(target[begin:end].tolist()) for begin, end in zip(ptr[:-1].tolist(), ptr[1:].tolist())]
+
+    of_u, of_v = sets(ptr_of_u, target_of_u), sets(ptr_of_v, target_of_v)
+    counts = [len(of_u[u] & of_v[v]) for u, v in zip(source.tolist(), target.tolist())]
+    return torch.tensor(sum(counts), device=source.device)
+
+
 def _few_of(samples):
     def few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         for k, sample in enumerate(samples(device, dtype)):
@@ -175,5 +220,13 @@ CASES = [
         _of_oriented(_aten),
         _of_oriented(_reference),
         _oriented_samples,
+    ),
+    _case(
+        "_count_blocks",
+        lambda *blocks: OPS._count_blocks(*blocks),
+        OPS._count_blocks.default,
+        _blocks_by_aten,
+        _blocks_reference,
+        _blocks,
     ),
 ]

@@ -142,6 +142,51 @@ def test_few_targets_are_searched_among_many(kernels, per_vertex):
     np.testing.assert_array_equal(got, expected if per_vertex else [pairs - 1])
 
 
+def csr_of(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    ptr = np.concatenate([[0], np.cumsum(matrix.sum(1))])
+    return placed(ptr.astype(np.int32)), placed(matrix.nonzero()[1].astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    "rows, columns, width, share, share_of_u, share_of_v",
+    [
+        (1, 1, 1, 1, 1, 1),
+        (70, 90, 60, 0.5, 0.5, 0.5),  # several blocks and tables
+        (600, 20, 300, 0.05, 0.02, 0.9),  # searches: lists of u are short, and lists of v are long
+        (9, 400, TABLE + 700, 0.4, 1, 0.05),  # lists of u are longer than a table
+        (300, 300, 50, 0.1, 0, 0.5),  # no targets of u
+        (300, 300, 50, 0.1, 0.5, 0),
+        (2000, 700, 40, 0.0005, 0.1, 0.1),  # most rows have no edge
+    ],
+)
+def test_blocks_of_a_partitioned_graph(kernels, rows, columns, width, share, share_of_u, share_of_v):
+    """Three random matrices, whose rows differ in length."""
+    random = np.random.default_rng(rows)
+
+    def matrix(rows, columns, share):
+        return random.random((rows, columns)) < (1 if share == 1 else 2 * share * random.random((rows, 1)))
+
+    edges, of_u, of_v = matrix(rows, columns, share), matrix(rows, width, share_of_u), matrix(columns, width, share_of_v)
+    ends = [placed(end.astype(np.int32)) for end in edges.nonzero()]
+    lists = csr_of(of_u), csr_of(of_v)
+    count = np.array([2**33], np.int64)
+
+    def addresses(arrays):
+        return [ctypes.c_void_p(a.ctypes.data) for a in arrays]
+
+    result = kernels.count_blocks(
+        *addresses(ends),
+        ctypes.c_int64(ends[0].size),
+        *addresses(lists[0]),
+        ctypes.c_int64(rows),
+        *addresses(lists[1]),
+        ctypes.c_int64(columns),
+        *addresses([count]),
+    )
+    assert result == 0
+    assert count[0] - 2**33 == (edges * (of_u.astype(np.float64) @ of_v.T)).sum()
+
+
 def test_counts_are_added(kernels):
     graph = orient(kernels, graphs.complete(9).astype(np.int32), 9)
     ptr, source, target, order = graph

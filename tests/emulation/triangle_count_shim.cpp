@@ -43,6 +43,19 @@ extern "C" int orient(const void* source, const void* target, int is_long, int64
 }
 
 // Adds to `count`.
+extern "C" int count_blocks(const int32_t* source, const int32_t* target, int64_t edges,
+                            const int32_t* ptr_of_u, const int32_t* target_of_u, int64_t rows_of_u,
+                            const int32_t* ptr_of_v, const int32_t* target_of_v, int64_t rows_of_v,
+                            uint64_t* count) {
+  const Blocks blocks = {source,
+                         target,
+                         edges,
+                         {ptr_of_u, target_of_u, rows_of_u},
+                         {ptr_of_v, target_of_v, rows_of_v}};
+  return launch(plan(blocks, count), nullptr);
+}
+
+// Adds to `count`.
 extern "C" int count_triangles(int64_t* ptr, int32_t* source, int32_t* target, int32_t* order,
                                int64_t vertices, int64_t capacity, int per_vertex,
                                uint64_t* count) {

@@ -41,4 +41,21 @@ inline void check(const CountOriented& call) {
   check_same_device(op, {{"ptr", ptr}, {"source", source}, {"target", target}, {"order", order}});
 }
 
+inline void check(const CountBlocks& call) {
+  const char* op = name_of<CountBlocks>();
+  const auto& [source, target, ptr_of_u, target_of_u, ptr_of_v, target_of_v] = call;
+  for (const Tensor* vector :
+       {&source, &target, &ptr_of_u, &target_of_u, &ptr_of_v, &target_of_v}) {
+    TORCH_CHECK(vector->scalar_type() == at::kInt && vector->dim() == 1, op,
+                ": expected vectors of int32, got ", vector->scalar_type(), " of shape ",
+                vector->sym_sizes());
+  }
+  check_same_device(op, {{"source", source},
+                         {"target", target},
+                         {"ptr_of_u", ptr_of_u},
+                         {"target_of_u", target_of_u},
+                         {"ptr_of_v", ptr_of_v},
+                         {"target_of_v", target_of_v}});
+}
+
 }  // namespace gpuopt::triangle_count

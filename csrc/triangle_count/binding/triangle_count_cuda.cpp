@@ -67,9 +67,37 @@ Tensor count_cuda(const CountOriented& call) {
   return count;
 }
 
+Lists lists_of(const Tensor& ptr, const Tensor& target) {
+  return {read<int32_t>(ptr), read<int32_t>(target), ptr.numel() - 1};
+}
+
+Tensor count_blocks_cuda(const CountBlocks& call) {
+  const char* op = name_of<CountBlocks>();
+  check(call);
+  check_memory(op, {{"source", call.source},
+                    {"target", call.target},
+                    {"ptr_of_u", call.ptr_of_u},
+                    {"target_of_u", call.target_of_u},
+                    {"ptr_of_v", call.ptr_of_v},
+                    {"target_of_v", call.target_of_v}});
+  const c10::cuda::CUDAGuard guard(call.source.device());
+  const Tensor source = call.source.contiguous(), target = call.target.contiguous();
+  const Tensor ptr_of_u = call.ptr_of_u.contiguous(), ptr_of_v = call.ptr_of_v.contiguous();
+  const Tensor target_of_u = call.target_of_u.contiguous();
+  const Tensor target_of_v = call.target_of_v.contiguous();
+  const Tensor count = unfilled({}, source.options().dtype(at::kLong)).zero_();
+  if (source.numel() == 0) return count;
+  const Blocks blocks = {read<int32_t>(source), read<int32_t>(target), source.numel(),
+                         lists_of(ptr_of_u, target_of_u), lists_of(ptr_of_v, target_of_v)};
+  auto* const to = reinterpret_cast<uint64_t*>(count.mutable_data_ptr<int64_t>());
+  check_launch(op, launch(plan(blocks, to), c10::cuda::getCurrentCUDAStream()));
+  return count;
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
   impl<OrientEdges, orient_cuda>(m);
   impl<CountOriented, count_cuda>(m);
+  impl<CountBlocks, count_blocks_cuda>(m);
 }
 
 }  // namespace

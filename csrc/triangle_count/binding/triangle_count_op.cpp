@@ -10,7 +10,9 @@
 namespace gpuopt::triangle_count {
 namespace {
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<TriangleCount, OrientEdges, CountOriented>(m); }
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) { 
+  define<TriangleCount, OrientEdges, CountOriented, CountBlocks>(m);
+}
 
 // ---------------------------------------------------------------- all devices
 
@@ -105,10 +107,45 @@ Tensor count_cpu(const CountOriented& call) {
   return each;
 }
 
+// The targets that both lists have.
+int64_t common_targets(const int32_t* one, const int32_t* one_end, const int32_t* other,
+                       const int32_t* other_end) {
+  int64_t count = 0;
+  while (one < one_end && other < other_end) {
+    const bool moves_one = *one <= *other, moves_other = *other <= *one;
+    count += moves_one && moves_other;
+    one += moves_one;
+    other += moves_other;
+  }
+  return count;
+}
+
+Tensor count_blocks_cpu(const CountBlocks& call) {
+  check(call);
+  const Tensor sources = call.source.contiguous(), targets = call.target.contiguous();
+  const Tensor ptr_of_u = call.ptr_of_u.contiguous(), ptr_of_v = call.ptr_of_v.contiguous();
+  const Tensor target_of_u = call.target_of_u.contiguous();
+  const Tensor target_of_v = call.target_of_v.contiguous();
+  const auto* source = sources.const_data_ptr<int32_t>();
+  const auto* target = targets.const_data_ptr<int32_t>();
+  const auto* of_u = ptr_of_u.const_data_ptr<int32_t>();
+  const auto* of_v = ptr_of_v.const_data_ptr<int32_t>();
+  const auto* w_of_u = target_of_u.const_data_ptr<int32_t>();
+  const auto* w_of_v = target_of_v.const_data_ptr<int32_t>();
+  int64_t total = 0;
+  for (int64_t edge = 0; edge < sources.numel(); ++edge) {
+    const int32_t u = source[edge], v = target[edge];
+    total += common_targets(w_of_u + of_u[u], w_of_u + of_u[u + 1], w_of_v + of_v[v],
+                            w_of_v + of_v[v + 1]);
+  }
+  return at::full({}, total, sources.options().dtype(at::kLong));
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
   impl<TriangleCount, triangle_count>(m);
   impl<OrientEdges, orient_cpu>(m);
   impl<CountOriented, count_cpu>(m);
+  impl<CountBlocks, count_blocks_cpu>(m);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl<TriangleCount, triangle_count>(m); }
@@ -140,10 +177,16 @@ Tensor count_meta(const CountOriented& call) {
   return counts_of(call.ptr, call.order.sym_size(0), call.per_vertex);
 }
 
+Tensor count_blocks_meta(const CountBlocks& call) {
+  check(call);
+  return at::empty({}, call.source.options().dtype(at::kLong));
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   impl<TriangleCount, triangle_count_meta>(m);
   impl<OrientEdges, orient_meta>(m);
   impl<CountOriented, count_meta>(m);
+  impl<CountBlocks, count_blocks_meta>(m);
 }
 
 // ---------------------------------------------------------------- torch.vmap
@@ -160,6 +203,7 @@ TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
   impl<TriangleCount, refuse<TriangleCount>>(m);
   impl<OrientEdges, refuse<OrientEdges>>(m);
   impl<CountOriented, refuse<CountOriented>>(m);
+  impl<CountBlocks, refuse<CountBlocks>>(m);
 }
 
 }  // namespace

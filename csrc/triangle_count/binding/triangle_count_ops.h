@@ -41,4 +41,13 @@ struct CountOriented {
   bool per_vertex;
 };
 
+// The triangles whose edges are in three blocks of a partitioned graph, the members of Blocks.
+struct CountBlocks {
+  using Result = Tensor;
+  static constexpr std::string_view kSchema =
+      "_count_blocks(Tensor source, Tensor target, Tensor ptr_of_u, Tensor target_of_u, Tensor "
+      "ptr_of_v, Tensor target_of_v) -> Tensor";
+  const Tensor &source, &target, &ptr_of_u, &target_of_u, &ptr_of_v, &target_of_v;
+};
+
 }  // namespace gpuopt::triangle_count
