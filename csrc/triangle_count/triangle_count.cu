@@ -10,7 +10,7 @@
 // block, however long the lists are. Where u has few targets behind v, and v has many, the items
 // are the few: a binary search finds each among the targets of v.
 //
-// In a partitioned graph, the edges, the targets of u and those of v come from three blocks.
+// In a partitioned graph, the edges, the targets of u and the targets of v come from three blocks.
 #include "common/launch.cuh"
 #include "triangle_count/triangle_count_tasks.cuh"
 

@@ -133,8 +133,8 @@ def _blocks(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         row, target = entries_of(rows, WIDTH, share)
         return torch.searchsorted(row, torch.arange(rows + 1, dtype=torch.int32)).int(), target
 
-    for rows, columns in ((1, 1), (3, 40), (40, 3), (64, 64)):
-        for share in (0.0, 0.05, 0.3, 1.0):
+    for rows, columns in ((1, 1), (2, 7), (5, 5), (3, 40), (40, 3), (20, 130), (130, 20), (64, 64)):
+        for share in (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 1.0):
             tensors = *entries_of(rows, columns, 0.4), *lists_of(rows, share), *lists_of(columns, 0.3)
             tensors = [t.contiguous().to(device) for t in tensors]
             yield Sample(f"{rows} x {columns}, {share}", (LAYOUTS["misaligned1"](tensors[0]), *tensors[1:]))
@@ -184,7 +184,7 @@ def _memory(sample: Sample) -> int:
     return 16 * sum(t.nbytes for t in sample.tensors) + 2**22
 
 
-def _case(name, op, overload, aten, reference, samples) -> OpCase:
+def _case(name, op, overload, aten, reference, samples, dtypes=(torch.int32, torch.int64)) -> OpCase:
     return OpCase(
         name=name,
         op=op,
@@ -194,7 +194,7 @@ def _case(name, op, overload, aten, reference, samples) -> OpCase:
         samples=samples,
         few=_few_of(samples),
         errors=_no_errors,
-        dtypes=(torch.int32, torch.int64),
+        dtypes=dtypes,
         grad_dtypes=(),
         bound=_bound,
         elementwise=False,
@@ -228,5 +228,6 @@ CASES = [
         _blocks_by_aten,
         _blocks_reference,
         _blocks,
+        (torch.int32,),
     ),
 ]

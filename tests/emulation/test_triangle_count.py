@@ -166,7 +166,11 @@ def test_blocks_of_a_partitioned_graph(kernels, rows, columns, width, share, sha
     def matrix(rows, columns, share):
         return random.random((rows, columns)) < (1 if share == 1 else 2 * share * random.random((rows, 1)))
 
-    edges, of_u, of_v = matrix(rows, columns, share), matrix(rows, width, share_of_u), matrix(columns, width, share_of_v)
+    edges, of_u, of_v = (
+        matrix(rows, columns, share),
+        matrix(rows, width, share_of_u),
+        matrix(columns, width, share_of_v),
+    )
     ends = [placed(end.astype(np.int32)) for end in edges.nonzero()]
     lists = csr_of(of_u), csr_of(of_v)
     count = np.array([2**33], np.int64)

@@ -10,7 +10,7 @@
 namespace gpuopt::triangle_count {
 namespace {
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { 
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   define<TriangleCount, OrientEdges, CountOriented, CountBlocks>(m);
 }
 
