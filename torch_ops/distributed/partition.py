@@ -114,8 +114,8 @@ def _vertices_of(graph: Slices, num_nodes: int | None) -> int:
     raise ValueError("partition: num_nodes must be given with an iterable of slices: expected a number, got None")
 
 
-def _slices(graph: Slices, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    """Both ends of the entries."""
+def _lists(graph: Slices) -> Iterator[Tensor]:
+    """The edge lists of a slice, which are checked."""
     if isinstance(graph, CSR):
         graph = torch.stack([graph.rows(), graph.index])
     for edges in [graph] if isinstance(graph, Tensor) else graph:
@@ -126,9 +126,20 @@ def _slices(graph: Slices, device: torch.device) -> Iterator[tuple[Tensor, Tenso
             raise ValueError(
                 f"partition: an edge list must be (2, edges): expected 2 rows, got shape {tuple(edges.shape)}"
             )
-        for chunk in edges.split(CHUNK, 1):
-            source, target = chunk.to(device, torch.int64)
-            yield source, target
+        yield edges
+
+
+def _chunks(graph: Slices, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """Both ends of at most CHUNK entries. Short lists are joined, as every chunk is an exchange among all ranks."""
+    held: list[Tensor] = []
+    for edges in _lists(graph):
+        for part in edges.split(CHUNK, 1):
+            if sum(one.shape[1] for one in (*held, part)) > CHUNK:
+                yield torch.cat(held, 1).unbind()
+                held = []
+            held.append(part.to(device, torch.int64))
+    if held:
+        yield torch.cat(held, 1).unbind()
 
 
 def _hashed(vertex: Tensor, bits: int) -> Tensor:
@@ -157,7 +168,7 @@ def _ends(keys: Tensor) -> tuple[Tensor, Tensor]:
     return keys >> 32, keys & 0xFFFFFFFF
 
 
-def _own_keys(slices: Iterator[tuple[Tensor, Tensor]], num_nodes: int, bits: int, deal: Deal, device, peers) -> Tensor:
+def _own_keys(chunks: Iterator[tuple[Tensor, Tensor]], num_nodes: int, bits: int, deal: Deal, device, peers) -> Tensor:
     """The edges of this rank's pairs of buckets, each once."""
     owners = torch.tensor(
         [[deal.owners[i, j] for j in range(deal.buckets)] for i in range(deal.buckets)], device=device
@@ -165,7 +176,7 @@ def _own_keys(slices: Iterator[tuple[Tensor, Tensor]], num_nodes: int, bits: int
     received = [torch.empty(0, dtype=torch.int64, device=device)]
 
     def next_keys() -> Tensor | None:
-        ends = next(slices, None)
+        ends = next(chunks, None)
         return None if ends is None else _keys_of(*ends, num_nodes, bits)
 
     while True:
@@ -211,7 +222,7 @@ def partition(
     Args:
         graph: this rank's slice of the entries: an edge list (2, edges) of int32 or int64, an iterable of such lists, or a
             :class:`torch_ops.CSR` whose values are ignored. Slices may be of any size, also empty, and may overlap. Edges may be given in
-            either or both directions, and more than once. Loops are dropped. An iterable is read list by list.
+            either or both directions, and more than once. Loops are dropped. 2^24 entries are read and sent at a time.
         group: the group, by default all ranks. Under NCCL the blocks are on GPUs. Under gloo they may be, and are copied to be sent.
         num_nodes: the number of vertices, at most 2^31 - 1. By default as many as the slices name, or the size of a CSR.
         buckets: the number of buckets that vertices are hashed into. By default about the square root of twice the ranks. A partition
@@ -222,8 +233,8 @@ def partition(
         The :class:`Partition` of this rank.
 
     Raises:
-        TypeError, ValueError, IndexError: the slice is not an edge list, or names a vertex that does not exist. ranks disagree about
-            ``num_nodes`` or ``buckets``. A block has more than 2^31 edges, so the graph needs more buckets.
+        TypeError, ValueError, IndexError: the slice is not an edge list, or names a vertex that does not exist. Or ranks disagree about
+            ``num_nodes`` or ``buckets``, or a block has 2^31 edges or more and the graph needs more buckets.
         RankError: raised on the other ranks, and where a rank has died or exceeds the group's timeout.
     """
     peers = Peers("partition", group)
@@ -236,7 +247,7 @@ def partition(
             f"partition: every rank must have a pair of buckets: expected {choose_buckets(peers.ranks)} buckets, got {buckets}"
         )
     bits = max(1, (num_nodes - 1).bit_length())
-    keys = _own_keys(_slices(graph, device), num_nodes, bits, deal, device, peers)
+    keys = _own_keys(_chunks(graph, device), num_nodes, bits, deal, device, peers)
     degrees = Degrees(_ends(keys), -(-(1 << bits) // deal.buckets), deal, peers)
     one, other = (degrees.index(end) for end in _ends(keys))
     # From lower to higher degree. Equal degrees are in the order of hashed numbers.

@@ -92,6 +92,16 @@ class Steps:
             total += _ops._count_blocks.default(source, target, *lists[i], *lists[j])
         return total
 
+    def run(self) -> Tensor:
+        """The triangles that this rank counts."""
+        total = torch.zeros((), dtype=torch.int64, device=self.partition.device)
+        exchange = self.start(0)
+        for step in range(self.count):
+            blocks = self.finish(exchange)
+            exchange = self.start(step + 1)
+            total += self.triangles(step, blocks)
+        return total
+
 
 def _check(partition: Partition, peers: Peers) -> None:
     """Raises on every rank if ranks have different graphs, or blocks are missing."""
@@ -143,11 +153,4 @@ def triangle_count(partition: Partition, group: dist.ProcessGroup | None = None)
     """
     peers = Peers("triangle_count", group)
     _check(partition, peers)
-    steps = Steps(partition, peers)
-    total = torch.zeros((), dtype=torch.int64, device=partition.device)
-    exchange = steps.start(0)
-    for step in range(steps.count):
-        blocks = steps.finish(exchange)
-        exchange = steps.start(step + 1)
-        total += steps.triangles(step, blocks)
-    return peers.sum(total)
+    return peers.sum(Steps(partition, peers).run())

@@ -6,16 +6,19 @@ import datetime
 import functools
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 import torch_ops.distributed as distributed
+from benchmarks.partitioned import rank as benchmark
 from torch_ops import CSR
 from torch_ops.distributed._peers import Peers
 from torch_ops.distributed.triangle_count import Steps
@@ -75,7 +78,7 @@ def slices(ends: np.ndarray, rank: int, ranks: int) -> dict[str, Any]:
         "every n-th entry": edges_of(messy[:, rank::ranks], torch.int32),
         "all on the last rank": everywhere if rank == ranks - 1 else everywhere[:, :0],
         "all on each rank": everywhere,
-        "lists": iter(lists[: 1 + rank % 3] if rank % 3 < 2 else lists),
+        "lists": iter(lists),
     }
 
 
@@ -96,9 +99,6 @@ def counts(rank: int, ranks: int, group) -> dict[str, Any]:
 def inputs(rank: int, ranks: int, group) -> dict[str, Any]:
     ends, vertices = RMAT
     given = slices(ends, rank, ranks)
-    # The first two lists of ranks 0 and 1 are short of the others, and rank 0 brings them.
-    if rank == 0:
-        given["lists"] = iter([edges_of(ends), edges_of(ends[:, :7])])
     given["rows of a matrix"] = CSR.from_edge_index(edges_of(ends[:, ends[0] % ranks == rank]), num_nodes=vertices)
     found = {}
     for name, slice_of in given.items():
@@ -107,6 +107,9 @@ def inputs(rank: int, ranks: int, group) -> dict[str, Any]:
         found[name] = (distributed.triangle_count(part, group), part.digest)
     part = distributed.partition(edges_of(ends[:, rank::ranks]), group, num_nodes=vertices, buckets=7)
     found["more buckets"] = (distributed.triangle_count(part, group), part.digest)
+    with mock.patch.object(sys.modules[distributed.Partition.__module__], "CHUNK", 100):
+        part = distributed.partition(slices(ends, rank, ranks)["lists"], group, num_nodes=vertices)
+    found["many exchanges"] = (distributed.triangle_count(part, group), part.digest)
     return found
 
 
@@ -203,6 +206,50 @@ def disagreements(rank: int, group, pair) -> dict[str, Any]:
     return found
 
 
+# ---------------------------------------------------------------- GPUs
+
+
+def counts_on(device: torch.device, group) -> dict[str, int]:
+    """Partitions and files of blocks on a GPU."""
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    found = {}
+    for name, (ends, vertices) in GRAPHS.items():
+        part = distributed.partition(edges_of(ends[:, rank::ranks]), group, num_nodes=vertices, device=device)
+        assert part.device == device
+        found[name] = distributed.triangle_count(part, group)
+    return found
+
+
+def on_gpus(rank: int, folder: Path) -> dict[str, Any]:
+    """Four ranks that share the GPUs under gloo, and a GPU for each rank under NCCL."""
+    count = torch.cuda.device_count()
+    device = torch.device("cuda", rank % count)
+    torch.cuda.set_device(device)
+    found: dict[str, Any] = {"gloo 4": counts_on(device, None)}
+    for ranks in (1, 2, 4):
+        if ranks <= count:
+            group = dist.new_group(list(range(ranks)), backend="nccl")
+            if rank < ranks:
+                found[f"nccl {ranks}"] = counts_on(device, group)
+            if ranks == 1 and rank == 0:
+                found["CPU under NCCL"] = caught(functools.partial(distributed.partition, edges_of(RMAT[0]), group))
+    return found
+
+
+def dying_on_gpus(rank: int, folder: Path) -> tuple[str, str, float] | None:
+    """The last rank of an NCCL group dies in the count."""
+    ranks = torch.cuda.device_count()
+    group = dist.new_group(list(range(ranks)), backend="nccl", timeout=datetime.timedelta(seconds=3 * TIMEOUT))
+    if rank >= ranks:
+        return None
+    ends, vertices = RMAT
+    edges = edges_of(ends[:, rank::ranks])
+    part = distributed.partition(edges, group, num_nodes=vertices, device=torch.device("cuda", rank))
+    if rank == ranks - 1:
+        Steps.triangles = lambda self, step, blocks: os._exit(1)
+    return caught(lambda: distributed.triangle_count(part, group))
+
+
 # ---------------------------------------------------------------- ranks that die
 
 
@@ -241,7 +288,7 @@ def living(rank: int, folder: Path) -> dict[str, Any]:
     if rank < 3:
         found["faults"] = faults_of_files(rank, groups[3], folder)
         found["disagreements"] = disagreements(rank, groups[3], groups[2])
-    dist.barrier()
+    found["benchmark"] = benchmark.measured(rank, WORLD, torch.device("cpu"), {"scale": 8, "factor": 16, "repeats": 1})
     return found
 
 

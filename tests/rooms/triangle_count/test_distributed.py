@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import torch_ops
+from benchmarks.partitioned import model
 from torch_ops.distributed._deal import IMBALANCE, Deal, choose_buckets
 from torch_ops.distributed.partition import _hashed
 
@@ -78,7 +79,7 @@ def test_inputs(found):
     """Slices of any size and overlap, in int32 and int64, as tensors, lists of tensors, and matrices."""
     digest = found[0][1]["digests"]["R-MAT 9"]
     for result in found[:4]:
-        assert len(result["inputs"]) == 6
+        assert len(result["inputs"]) == 7
         for name, got in result["inputs"].items():
             assert got == (single("R-MAT 9"), digest), name
 
@@ -107,6 +108,20 @@ def test_memory_and_bytes(found, count):
 def test_memory_falls(found):
     most = [max(result[count]["size"]["bytes"] for result in found[:count]) for count in (1, 2, 4, 9)]
     assert all(after < 0.8 * before for before, after in itertools.pairwise(most[1:])), most
+
+
+def test_what_the_benchmark_measures(found):
+    """The model's bytes are those sent, and its memory is near the largest rank's."""
+    rows = [result["benchmark"] for result in found]
+    common = rows[0][0]
+    assert all(one == common for one, _ in rows)
+    load = model.Load(9, common["edges"], common["vertices"])
+    sent = sum(own["sent_bytes"] for _, own in rows) / common["edges"]
+    assert sent == pytest.approx(load.bytes_for_each_edge, rel=0.03)
+    assert max(own["held_bytes"] for _, own in rows) == pytest.approx(load.memory, rel=0.3)
+    for _, own in rows:
+        assert common["vertices"] / 9 < own["named"] <= common["vertices"] * 3 / load.deal.buckets * 1.2
+        assert min(own[name] for name in ("partition_s", "load_s", "count_s", "counting_s", "communication_s")) > 0
 
 
 # ---------------------------------------------------------------- the deal
@@ -245,3 +260,29 @@ def test_ranks_that_die(results, kind):
         assert error == "RankError" and "does not reach the others" in message, message
         assert seconds < checks.TIMEOUT + 3
     assert results[1][last] is None or (kind == "stalls" and results[1][last][0] == "RankError")
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+@pytest.mark.gpu
+@pytest.mark.alone
+def test_counts_on_gpus(tmp_path):
+    expected = {name: single(name) for name in checks.GRAPHS}
+    (results,) = ranks.run([checks.on_gpus], 4, tmp_path)
+    for rank, result in enumerate(results):
+        assert isinstance(result, dict), result
+        kind, message, _ = result.pop("CPU under NCCL", ("ValueError", "the group sends from GPUs only", 0.0))
+        assert kind == "ValueError" and "the group sends from GPUs only" in message
+        names = {"gloo 4", *(f"nccl {n}" for n in (1, 2, 4) if rank < n <= torch.cuda.device_count())}
+        assert result == dict.fromkeys(names, expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.alone
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_rank_that_dies_under_nccl(tmp_path):
+    """The others raise, or the watchdog of torch.distributed ends them. None hangs, and none counts."""
+    (results,) = ranks.run([checks.dying_on_gpus], torch.cuda.device_count(), tmp_path, seconds=90)
+    for result in results:
+        assert result is None or isinstance(result, str) or result[0] != "returned", result
