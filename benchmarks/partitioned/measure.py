@@ -2,7 +2,7 @@
 
     python -m benchmarks partitioned                          R-MAT of scale 24 on 1, 2 and 4 GPUs, NCCL and gloo
     python -m benchmarks partitioned --scale 27 --ranks 4     a larger graph on 4 GPUs
-    python -m benchmarks partitioned --cpu                    scale 14 in 1, 2 and 4 processes, gloo
+    python -m benchmarks partitioned --cpu                    scale 16 in 1, 2 and 4 processes, gloo
 
 Writes partitioned.json into benchmarks/results/<gpu>/, or into benchmarks/results/cpu/. Prints tables of what was measured, and of what a
 model that is fitted to it predicts for more ranks. Each number of ranks runs in processes of its own.
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     backends = given.backends if kind == "cuda" else ["gloo"]
     known = sorted({backend for _, backend in partitioned.TITLES})
     command.check_names(parser, "backend", backends, known)
-    scale = given.scale or (24 if kind == "cuda" else 14)
+    scale = given.scale or (24 if kind == "cuda" else 16)
     settings = {"scale": scale, "factor": given.factor, "repeats": given.repeats}
     result = document(kind, settings, given.commit)
     folder = machine.RESULTS / "cpu" if kind == "cpu" else command.results_of(result["gpu"]["name"])

@@ -47,6 +47,7 @@ LADDERS = {
     "index_add_": "index_add",
     "spmm": "spmm",
     "matmul": "matmul",
+    "triangle_count": "triangle_count",
     "copy_in_flight": "ladder",
 }
 

@@ -1,5 +1,6 @@
 """The plot of counts over ranks: measured and predicted seconds."""
 
+import textwrap
 from pathlib import Path
 
 from matplotlib import pyplot, ticker
@@ -27,7 +28,8 @@ def plot(result: dict, path: Path) -> None:
     axis.set_yscale("log")
     axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:g}"))
     axis.grid(color="0.88", linewidth=0.8)
-    axis.set_xlabel(f"ranks; grey lines: time divided by ranks\n{conditions(result)}", fontsize=7)
+    measured_on = textwrap.fill(conditions(result), 110)
+    axis.set_xlabel(f"ranks; grey lines: the time of the fewest ranks, divided\n{measured_on}", fontsize=8)
     axis.set_ylabel("seconds of a count")
     axis.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=100)
