@@ -2,7 +2,7 @@
 
     python -m benchmarks partitioned                          R-MAT of scale 24 on 1, 2 and 4 GPUs, NCCL and gloo
     python -m benchmarks partitioned --scale 27 --ranks 4     a larger graph on 4 GPUs
-    python -m benchmarks partitioned --cpu                    scale 16 in 1, 2 and 4 processes, gloo
+    python -m benchmarks partitioned --cpu                    scale 16 in 1, 2 and 4 processes, gloo, if there are 4 cores
 
 Writes partitioned.json into benchmarks/results/<gpu>/, or into benchmarks/results/cpu/. Prints tables of what was measured, and of what a
 model that is fitted to it predicts for more ranks. Each number of ranks runs in processes of its own.
@@ -25,6 +25,7 @@ from benchmarks.partitioned import report as partitioned
 
 ROOM = "partitioned"
 FILE = f"{ROOM}.json"
+DEVICES = {"cuda": "GPUs", "cpu": "cores"}
 
 
 def row_of(ranks: int, backend: str, kind: str, settings: dict) -> dict:
@@ -37,7 +38,7 @@ def row_of(ranks: int, backend: str, kind: str, settings: dict) -> dict:
 def document(kind: str, settings: dict, commit: str | None) -> dict:
     if kind == "cuda":
         return report.fresh(ROOM, settings, commit)
-    cpu = {"name": f"a CPU, {os.cpu_count()} cores, {platform.machine()}"}
+    cpu = {"name": f"a CPU ({platform.machine()}, {len(os.sched_getaffinity(0))} cores)"}
     return report.document(ROOM, cpu, machine.versions(), machine.commit(commit), machine.library(), settings)
 
 
@@ -61,10 +62,11 @@ def main(argv: list[str]) -> int:
     result = document(kind, settings, given.commit)
     folder = machine.RESULTS / "cpu" if kind == "cpu" else command.results_of(result["gpu"]["name"])
     out = given.out or folder / FILE
+    there = torch.cuda.device_count() if kind == "cuda" else len(os.sched_getaffinity(0))
     for backend in backends:
         for ranks in given.ranks:
-            if kind == "cuda" and ranks > torch.cuda.device_count():
-                result["left_out"].append(f"{ranks} ranks, {backend}: this host has {torch.cuda.device_count()} GPUs")
+            if ranks > there:  # ranks that share a device or a core would measure each other
+                result["left_out"].append(f"{ranks} ranks, {backend}: this host has {there} {DEVICES[kind]}")
                 continue
             result["rows"].append(row_of(ranks, backend, kind, settings))
             report.save(out, result)
@@ -75,5 +77,5 @@ def main(argv: list[str]) -> int:
         return command.failed(f"ranks count different triangles: {sorted(counts)}")
     result["complete"] = True
     report.save(out, result)
-    print(partitioned.text(result))
+    print(partitioned.text(result), *result["left_out"], sep="\n")
     return 0

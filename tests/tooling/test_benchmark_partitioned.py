@@ -133,6 +133,15 @@ def test_without_a_gpu_the_command_says_what_to_do(monkeypatch, capsys):
     assert "--cpu measures processes on the CPU" in capsys.readouterr().err
 
 
+def test_ranks_without_a_core_are_left_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(measure, "row_of", lambda ranks, backend, kind, _: row(ranks, backend=backend, device=kind))
+    monkeypatch.setattr(measure.os, "sched_getaffinity", lambda _: {0, 1, 2})
+    assert measure.main(["--cpu", "--out", str(tmp_path / "x.json")]) == 0
+    found = report.load(tmp_path / "x.json")
+    assert found["left_out"] == ["4 ranks, gloo: this host has 3 cores"] and found["complete"]
+    assert [row["ranks"] for row in found["rows"]] == [1, 2] and found["settings"]["scale"] == 16
+
+
 def test_different_counts_are_a_failure(monkeypatch, tmp_path, capsys):
     rows = iter([row(1, device="cpu", backend="gloo"), row(2, device="cpu", backend="gloo") | {"triangles": 7}])
     monkeypatch.setattr(measure, "row_of", lambda *_: next(rows))

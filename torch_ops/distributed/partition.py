@@ -31,7 +31,7 @@ MASK_64 = 2**64 - 1
 Slices = CSR | Tensor | Iterable[Tensor]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Partition:
     """The blocks of one rank, and the sizes of all blocks.
 
@@ -240,6 +240,7 @@ def partition(
     peers = Peers("partition", group)
     device = torch.device(device) if device is not None else _device_of(graph)
     peers.agree(num_nodes=num_nodes, buckets=buckets)
+    peers.together(lambda: peers.wire(device))
     num_nodes = max(peers.gather(peers.together(lambda: _vertices_of(graph, num_nodes))))
     deal = Deal(buckets or choose_buckets(peers.ranks), peers.ranks)
     if not all(deal.pairs):

@@ -24,7 +24,8 @@ class Steps:
     """The steps of one rank: receives blocks, and counts.
 
     There are two receive buffers. The blocks of step t + 1 are on their way to one of them while step t is counted from the other one.
-    NCCL works on a stream of its own, which waits for the counts that were enqueued before, up to step t - 1. These read the buffer that is written next.
+    NCCL works on a stream of its own. It waits for the counts that were enqueued before, up to step t - 1, which read the buffer that it
+    writes next.
     """
 
     def __init__(self, partition: Partition, peers: Peers) -> None:
@@ -117,6 +118,7 @@ def _check(partition: Partition, peers: Peers) -> None:
                 f"triangle_count: partition must be of this group: expected rank {expected[0]} of {expected[1]}, "
                 f"got rank {got[0]} of {got[1]}"
             )
+        peers.wire(partition.device)
 
     peers.together(fits)
     peers.agree(digest=f"{partition.digest:016x}", num_nodes=partition.num_nodes, sizes=partition.sizes)
