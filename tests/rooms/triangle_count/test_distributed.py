@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from pathlib import Path
 
 import networkx
 import pytest
@@ -139,6 +140,28 @@ def test_deal(count):
         steps = [deal.needed(rank, step) for step in range(q)]
         wanted = {(b, k) for i, j in deal.blocks(rank) for b in (i, j) for k in range(q)}
         assert sorted(block for step in steps for block in step) == sorted(wanted)
+
+
+@pytest.mark.parametrize("count", [*range(1, 18), 64, 100])
+def test_the_bound_of_memory(count):
+    """For blocks of equal size."""
+    for edges, vertices in ((10**9, 10**7), (10**8, 10**8)):
+        load = model.Load(count, edges, vertices)
+        assert load.memory <= 1.3 * (16 * edges + 12 * load.deal.buckets * vertices) / count
+
+
+def test_the_documented_numbers_of_buckets_and_copies():
+    page = (Path(__file__).parents[3] / "docs" / "partitioned.md").read_text()
+    table = [
+        re.search(rf"^\| {name} \|(.*)\|$", page, re.MULTILINE)[1].split("|")
+        for name in ("ranks", "buckets q", "ranks S of a vertex")
+    ]
+    deals = [Deal(choose_buckets(int(ranks)), int(ranks)) for ranks in table[0]]
+    assert [int(cell) for cell in table[1]] == [deal.buckets for deal in deals]
+    assert [float(cell) for cell in table[2]] == [deal.copies for deal in deals]
+    drawn = re.findall(r"^ +(?:i = )?\d((?: +\d){4})", page, re.MULTILINE)
+    owners = Deal(4, 4).owners
+    assert [[*map(int, row.split())] for row in drawn] == [[owners[i, j] for j in range(4)] for i in range(4)]
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 9, 16])
