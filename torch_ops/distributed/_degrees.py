@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -16,10 +18,9 @@ class Degrees:
         of: the degrees of all buckets, one bucket behind the other.
     """
 
-    def __init__(self, ends: tuple[Tensor, Tensor], length: int, deal: Deal, peers: Peers) -> None:
+    def __init__(self, ends: Iterator[Tensor], length: int, deal: Deal, peers: Peers, device: torch.device) -> None:
         self.deal, self.peers, self.length = deal, peers, length
         self.own = deal.own_buckets(peers.rank)
-        device = ends[0].device
         self._slots = torch.zeros(deal.buckets, dtype=torch.int64, device=device)
         self._slots[self.own] = torch.arange(len(self.own), device=device)
         self._buckets = torch.tensor(self.own, device=device)

@@ -164,8 +164,9 @@ def _keys_of(source: Tensor, target: Tensor, num_nodes: int, bits: int) -> Tenso
     return keys[one != other].unique()
 
 
-def _ends(keys: Tensor) -> tuple[Tensor, Tensor]:
-    return keys >> 32, keys & 0xFFFFFFFF
+def _ends(keys: Tensor) -> Iterator[Tensor]:
+    yield keys >> 32
+    yield keys & 0xFFFFFFFF
 
 
 def _own_keys(chunks: Iterator[tuple[Tensor, Tensor]], num_nodes: int, bits: int, deal: Deal, device, peers) -> Tensor:
@@ -199,6 +200,20 @@ def _digest_of(keys: Tensor) -> int:
         keys = keys * multiplier
         keys = keys ^ keys >> 31
     return int(keys.sum()) & MASK_64
+
+
+def _oriented(keys: Tensor, pair: Block, degrees: Degrees) -> Iterator[tuple[Block, Tensor, Tensor, Tensor]]:
+    """The blocks of a pair of buckets, with the keys of their edges, the sources and the targets."""
+    low, high = (end % degrees.deal.buckets for end in _ends(keys))
+    i, j = pair
+    keys = keys[((low == i) & (high == j)) | ((low == j) & (high == i))]
+    one, other = map(degrees.index, _ends(keys))
+    # From lower to higher degree. Equal degrees are in the order of hashed numbers.
+    swapped = degrees.of[other] < degrees.of[one]
+    source, target = torch.where(swapped, other, one), torch.where(swapped, one, other)
+    from_i = degrees.bucket(source) == i
+    for block, own in {(j, i): ~from_i, (i, j): from_i}.items():  # one block if i and j are equal
+        yield block, keys[own], source[own], target[own]
 
 
 def _rows_of(source: Tensor, target: Tensor, rows: int) -> Tensor:
@@ -249,17 +264,13 @@ def partition(
         )
     bits = max(1, (num_nodes - 1).bit_length())
     keys = _own_keys(_chunks(graph, device), num_nodes, bits, deal, device, peers)
-    degrees = Degrees(_ends(keys), -(-(1 << bits) // deal.buckets), deal, peers)
-    one, other = (degrees.index(end) for end in _ends(keys))
-    # From lower to higher degree. Equal degrees are in the order of hashed numbers.
-    swapped = degrees.of[other] < degrees.of[one]
-    source, target = torch.where(swapped, other, one), torch.where(swapped, one, other)
+    degrees = Degrees(_ends(keys), -(-(1 << bits) // deal.buckets), deal, peers, device)
     numbers, rows = degrees.numbered()
     blocks, digests = {}, {}
-    for i, j in deal.blocks(peers.rank):
-        own = (degrees.bucket(source) == i) & (degrees.bucket(target) == j)
-        blocks[i, j] = _rows_of(numbers[source[own]], numbers[target[own]], rows[i])
-        digests[i, j] = _digest_of(keys[own])
+    for pair in deal.pairs[peers.rank]:  # one after another, as their temporaries are larger than blocks
+        for block, of_block, source, target in _oriented(keys, pair, degrees):
+            blocks[block] = _rows_of(numbers[source], numbers[target], rows[block[0]])
+            digests[block] = _digest_of(of_block)
     edges = {(i, j): block.numel() - rows[i] - 1 for (i, j), block in blocks.items()}
     rows_of_all, edges_of_all, digests_of_all = {}, {}, {}
     for each in peers.gather((rows, edges, digests)):
