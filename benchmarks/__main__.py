@@ -18,6 +18,7 @@ COMMANDS = {
     "ladder": ("ladder.measure", "every step of the optimisation ladders"),
     "models": ("models.measure", "real models with and without override"),
     "drop-ins": ("models.drop_ins", "trainings with and without drop-in replacements of packages"),
+    "partitioned": ("partitioned.measure", "triangle counts of graphs that are partitioned over GPUs or processes"),
     "all": ("publish.all", "everything that is published, or what is older than its kernels"),
     "show": ("publish.show", "the tables of an earlier run, and its plots"),
     "pages": ("publish.pages", "writes the pages and tables that are out of date, from committed results"),

@@ -46,6 +46,7 @@ from torch_ops.segment import (  # noqa: E402
 from torch_ops.selective_scan import selective_scan, selective_scan_update  # noqa: E402
 from torch_ops.spmm import sddmm, spmm  # noqa: E402
 from torch_ops.transpose import transpose2d  # noqa: E402
+from torch_ops.triangle_count import clustering_coefficients, triangle_count  # noqa: E402
 from torch_ops.upsample import (  # noqa: E402
     upsample_nearest2d,
     upsample_nearest2d_backward,
@@ -58,6 +59,7 @@ __all__ = [
     "axpy",
     "causal_conv1d",
     "causal_conv1d_update",
+    "clustering_coefficients",
     "conv1d",
     "conv1d_act",
     "conv1d_backward",
@@ -97,6 +99,7 @@ __all__ = [
     "selective_scan_update",
     "spmm",
     "transpose2d",
+    "triangle_count",
     "upsample_nearest2d",
     "upsample_nearest2d_backward",
     "upsample_nearest_exact2d",

@@ -62,7 +62,7 @@ def steps(op: str) -> list[Step]:
     return [Step(number, *step) for number, step in enumerate(described)]
 
 
-def run(op: str, step: int | str, *args: Tensor | Sequence[int] | None) -> Tensor:
+def run(op: str, step: int | str, *args: Tensor | Sequence[int] | int | None) -> Tensor:
     r"""Runs one step of an operator's ladder.
 
     Args:
@@ -84,6 +84,7 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | None) -> Tenso
             transpose2d                 self (rows, columns)                   float32
             spmm                        ptr, index, value, dense (columns, n)  float32, bfloat16
             matmul                      a (m, k), b (k, n)                     float32; float16, bfloat16, by step
+            triangle_count              source, target, vertices               int32
             =========================== ====================================== ==================================
 
             - The last step, ``"production"``, accepts whatever its operator accepts on CUDA. ``cumsum`` adds along the last
@@ -98,6 +99,8 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | None) -> Tenso
               others for float16 and bfloat16.
               ``vectors``, ``bulk_copies`` and steps from ``wgmma`` on need rows that begin at multiples of 16 bytes. The latter need
               compute capability 9.0.
+            - ``triangle_count``: the edges of a graph without loops, in both directions and without repeats, sorted by source and
+              target.
 
     Returns:
         The result of the operator. Reductions reduce all values.

@@ -14,6 +14,7 @@ from benchmarks.harness.peers import Peer
 from benchmarks.harness.room import Call, Case, Room, error_limit
 from benchmarks.rooms.convolutions import autotuned
 from benchmarks.rooms.dot import rounded_once
+from benchmarks.rooms.graphs import Graph, undirected
 from benchmarks.rooms.reduce import sum_limit
 from benchmarks.rooms.scan import sum_limit as scan_limit
 
@@ -205,6 +206,15 @@ def _matmul() -> list[Case]:
     ]
 
 
+def _triangle_count() -> list[Case]:
+    graph = Graph("R-MAT", 1 << 18, 1 << 23, 0.76)
+
+    def make(m: Maker) -> tuple:
+        return *undirected(graph, m), graph.rows
+
+    return [_case("triangle_count", "R-MAT, 2^18 vertices, 2^22 edges", torch.int32, make)]
+
+
 # ---------------------------------------------------------------- calls
 
 
@@ -237,6 +247,7 @@ def _calls() -> dict[str, Call]:
     import torch.nn.functional as F
 
     import torch_ops
+    from benchmarks.rooms.triangle_count import by_torch_sparse
 
     def index_add(self, index, source):
         return self.index_add_(0, index, source)
@@ -304,6 +315,7 @@ def _calls() -> dict[str, Call]:
             lambda a, b: a.double() @ b.double(),
             limit=_matmul_limit,
         ),
+        "triangle_count": Call(torch.ops.gpuopt.triangle_count, by_torch_sparse, by_torch_sparse),
     }  # fmt: skip
 
 
@@ -322,5 +334,6 @@ def rooms() -> dict[str, Room]:
         "transpose2d": _transpose(),
         "spmm": _spmm(),
         "matmul": _matmul(),
+        "triangle_count": _triangle_count(),
     }
     return {op: Room(op, own, _calls, [], ()) for op, own in cases.items()}

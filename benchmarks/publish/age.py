@@ -19,6 +19,7 @@ from benchmarks.random import problems
 ROOMS = {
     "drop_ins": ("conv1d", "selective_scan"),
     "spmm": ("spmm", "segment"),
+    "partitioned": ("triangle_count",),
     "segment": ("segment", "spmm", "index_select", "index_add"),
 }
 NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*#\s*include[^\n]*", re.MULTILINE | re.DOTALL)

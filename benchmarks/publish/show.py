@@ -11,11 +11,12 @@ from benchmarks.ladder import in_flight
 from benchmarks.ladder import measure as ladder
 from benchmarks.ladder import report as ladder_report
 from benchmarks.models import report as models
+from benchmarks.partitioned import report as partitioned
 from benchmarks.random import report as problems
 
 
 def show(result: dict) -> None:
-    texts = {"models": models.text, "sweep": problems.table}
+    texts = {"models": models.text, "sweep": problems.table, "partitioned": partitioned.text}
     if result["room"] in texts:
         print(texts[result["room"]](result))
     elif result["room"] == in_flight.OP or ladder_report.is_ladder(result):

@@ -73,11 +73,16 @@ class Structure(NamedTuple):
 PARTS = len(Structure._fields)
 
 
-def _ends(m: Maker, count: int, size: int, skew: float) -> torch.Tensor:
-    bits = max(size - 1, 0).bit_length()
+def _drawn(m: Maker, count: int, bits: int, skew: float) -> torch.Tensor:
     number = torch.zeros(count, dtype=torch.int32, device=m.device)
     for _ in range(bits):
         number = number * 2 + (torch.rand(count, device=m.device, generator=m.generator) >= skew)
+    return number
+
+
+def _ends(m: Maker, count: int, size: int, skew: float) -> torch.Tensor:
+    bits = max(size - 1, 0).bit_length()
+    number = _drawn(m, count, bits, skew)
     return torch.randperm(1 << bits, device=m.device, generator=m.generator)[number] % size
 
 
@@ -113,6 +118,24 @@ def structure(graph: Graph, device: str, seed: int, transpose: bool = False) -> 
         return Structure(*tensors[:3], *(tensors[3:] if transpose else [None] * 3))
     made = _made(graph, transpose, device)
     return made if seed == 0 else Structure(*(t.clone() if isinstance(t, torch.Tensor) else t for t in made))
+
+
+def undirected(graph: Graph, m: Maker) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both ends of each entry of a graph without loops and repeats, sorted. Both directions of an edge are entries."""
+    vertices, edges = graph.rows, graph.entries // 2
+    if m.device == "meta":
+        return m.empty(2 * edges).to(graph.index), m.empty(2 * edges).to(graph.index)
+    keys = torch.empty(0, dtype=torch.int64, device=m.device)
+    bits = (vertices - 1).bit_length()
+    names = torch.randperm(1 << bits, device=m.device, generator=m.generator) % vertices
+    while keys.numel() < edges:
+        ends = [_drawn(m, edges, bits, graph.skew) for _ in range(2)]
+        one, other = (names[end] for end in ends)
+        drawn = torch.minimum(one, other) * vertices + torch.maximum(one, other)
+        keys = torch.cat([keys, drawn[one != other]]).unique()
+    keys = keys[torch.randperm(keys.numel(), device=m.device, generator=m.generator)[:edges]]
+    both = torch.cat([keys, keys % vertices * vertices + keys // vertices]).sort().values
+    return (both // vertices).to(graph.index), (both % vertices).to(graph.index)
 
 
 # Undirected edges are two entries.

@@ -124,6 +124,10 @@ def test_what_cannot_be_told_is_old(repository, tmp_path_factory, monkeypatch):
     assert "no git checkout" in age_of(repository, repository.first)
 
 
+# Parts of newer rooms, which no GPU has measured yet.
+NOT_MEASURED = {"ladder/triangle_count.json"}
+
+
 def test_every_published_file_has_rooms_that_exist():
     if not (machine.REPOSITORY / ".git").exists():
         pytest.skip("the sources are no git checkout")
@@ -131,7 +135,9 @@ def test_every_published_file_has_rooms_that_exist():
     folders = {age.room_of(path) for path in kernels}
     for part in published.PARTS:
         found = sorted((machine.REPOSITORY / "benchmarks" / "results").glob(f"*/{part.file}"))
-        assert found, part.file
+        assert bool(found) != (part.file in NOT_MEASURED), part.file
+        if not found:
+            continue
         loaded = report.load(found[0])
         for row in loaded["rows"]:
             rooms = age._rooms(loaded, row, part.file.startswith("ladder/"))

@@ -16,6 +16,7 @@ from benchmarks.ladder import profile as ladder_profile
 from benchmarks.ladder import report as ladder_report
 from benchmarks.publish import ladders as ladder_docs
 from benchmarks.publish import pages, plots, show
+from benchmarks.rooms.graphs import Graph, undirected
 from torch_ops import ladder as public
 
 from ..support.benchmark_fakes import synthetic
@@ -52,6 +53,8 @@ def smaller(case):
         return counts.cumsum(0).int(), index, cut(args[2], (24,)), cut(args[3], (6, 5))
     if case.op == "matmul":
         return cut(args[0], (8, 12)), cut(args[1], (12, 5))
+    if case.op == "triangle_count":
+        return *undirected(Graph("small", 16, 80), Maker("cpu", torch.int32, 0)), 16
     shapes = {"transpose2d": (8, 12), "conv1d": (1, 1, 200)}
     sizes = [arg.shape if case.op == "conv1d" and k else shapes.get(case.op, (64,)) for k, arg in enumerate(args)]
     return tuple(cut(arg, size) for arg, size in zip(args, sizes))

@@ -25,6 +25,7 @@ from examples import (
     message_passing,
     similarity,
     sound_level,
+    triangles,
     upsampling,
     white_balance,
 )
@@ -270,6 +271,18 @@ def test_a_network_learns_from_the_imports_of_torch():
     torch.testing.assert_close(shares.sum(1), torch.ones_like(shares[0]))
     correct = (shares.diagonal() * task.labels[task.others].bincount()).sum() / len(task.others)
     assert correct.item() == pytest.approx(accuracies[-1])
+
+
+def test_random_imports_are_as_many_for_each_module():
+    edges = torch.randint(30, (2, 200), generator=torch.Generator().manual_seed(1))
+    other = triangles.rewired(edges, 2)
+    assert not torch.equal(edges, other)
+    for end, of_other in zip(edges, other):
+        assert torch.equal(end.bincount(minlength=30), of_other.bincount(minlength=30))
+
+
+def test_modules_that_import_each_other_are_neighbours_once():
+    assert triangles.degrees(torch.tensor([[0, 1, 0], [1, 0, 2]]), 4).tolist() == [2, 1, 1, 0]
 
 
 @pytest.mark.parametrize(("dtype", "stops"), [(torch.bfloat16, 256), (torch.float16, 2048)])

@@ -46,7 +46,7 @@ def names(result: dict, stem: str) -> list[str]:
     """The files of a result's plots. Their names begin with ``stem``, the name of the result."""
     if ladder_report.is_ladder(result) and result.get("units"):
         return [f"{stem}.png", f"{stem}-roofline.png"]
-    if ladder_report.is_ladder(result) or result["room"] in ("models", "sweep", in_flight.OP):
+    if result["room"] in ("models", "sweep", "partitioned", in_flight.OP) or ladder_report.is_ladder(result):
         return [f"{stem}.png"]
     rows = [[row for row in result["rows"] if row["op"] == op] for op in dict.fromkeys(r["op"] for r in result["rows"])]
     return [name for of_op in rows for name in pictures(of_op, stem)]
@@ -57,12 +57,17 @@ def draw(result: dict, folder: Path, stem: str) -> list[Path]:
     import matplotlib
 
     matplotlib.use("Agg")
-    from benchmarks.publish.plots import ladders, models, problems, rooms
+    from benchmarks.publish.plots import ladders, models, partitioned, problems, rooms
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in names(result, stem)]
-    plots = {"models": models.plot, "sweep": problems.plot, in_flight.OP: ladders.plot_in_flight}
-    plot = ladders.plot if ladder_report.is_ladder(result) else plots.get(result["room"])
+    plots = {
+        "models": models.plot,
+        "sweep": problems.plot,
+        "partitioned": partitioned.plot,
+        in_flight.OP: ladders.plot_in_flight,
+    }
+    plot = plots.get(result["room"]) or (ladders.plot if ladder_report.is_ladder(result) else None)
     plot(result, paths[0]) if plot else rooms.plot(result, folder, stem)
     if ladder_report.is_ladder(result) and result.get("units"):
         ladders.plot_roofline(result, paths[1])
