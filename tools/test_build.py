@@ -37,6 +37,8 @@ NOT_OPTIMISED = ("elementwise", "reduce", "scan", "segment", "selective_scan", "
 FATAL = ["-fno-sanitize-recover=all"]
 # Kernels of a room that run kernels of another one.
 BORROWED = {"segment": "index_add/device"}
+# Rooms with a ladder step that runs the kernel of the production operator.
+PRODUCTION_STEPS = ("matmul",)
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
 SHARED = re.compile(r"(?<!extern )__shared__ ([\w:<>, ]+) (\w+)((?:\[[^];]+\])+);")
 
@@ -73,7 +75,9 @@ def translate_room(shim: Path) -> list[Path]:
         copy = folder / path.relative_to(csrc)
         copy.parent.mkdir(parents=True, exist_ok=True)
         native_build.write_if_changed(copy, translate(text))
-        if path.suffix == ".cu" and is_ladder(path, room) == name.endswith("_ladder"):
+        in_ladder = is_ladder(path, room)
+        shared = not in_ladder and room in PRODUCTION_STEPS
+        if path.suffix == ".cu" and (shared or in_ladder == name.endswith("_ladder")):
             sources.append(copy)
     return sources
 

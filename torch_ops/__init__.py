@@ -31,6 +31,7 @@ from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
 from torch_ops.graph import gat_attention, graph_attention  # noqa: E402
 from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.index_select import index_select  # noqa: E402
+from torch_ops.matmul import matmul  # noqa: E402
 from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
@@ -79,6 +80,7 @@ __all__ = [
     "index_select",
     "layout_cache",
     "linear_recurrence",
+    "matmul",
     "mul",
     "mul_",
     "override",

@@ -20,7 +20,9 @@ __all__ = ["override", "override_report"]
 _OLDEST_TORCH, _NEWEST_TORCH = (2, 11), (2, 15)
 
 _ops = torch.ops.gpuopt
-_OPERATORS: tuple[str, ...] = tuple(_ops._override_operators())
+_MATMUL = "matmul"  # replaced on request alone
+_REPORTED: tuple[str, ...] = tuple(_ops._override_operators())
+_OPERATORS: tuple[str, ...] = tuple(name for name in _REPORTED if name != _MATMUL)
 _REASONS: tuple[str, ...] = tuple(_ops._override_reasons())
 
 
@@ -37,9 +39,13 @@ class override(contextlib.ContextDecorator):
     Args:
         ops: The operators to replace, such as ``"sum"`` or ``("index_add", "convolution")``. They accept tensors of any
             shape, as before. Default: all of ``torch_ops.override.operators``.
+        matmul: ``"3xtf32"`` also replaces dense float32 products (``mm``, ``addmm``, ``bmm``, and so ``matmul`` and
+            ``linear``) by :func:`torch_ops.matmul` in this precision, where that is faster. For models that must not use
+            TF32. Their results are rounded differently, with an error not above float32's. Default: products stay
+            PyTorch's.
 
     Raises:
-        ValueError: ``ops`` names an unknown operator. The message lists the known ones.
+        ValueError: ``ops`` names an unknown operator (the message lists the known ones), or ``matmul`` is unknown.
         RuntimeError: On enabling: gpuopt was built without CUDA, or does not know this version of PyTorch.
 
     Example::
@@ -52,7 +58,7 @@ class override(contextlib.ContextDecorator):
 
     operators = _OPERATORS
 
-    def __init__(self, ops: str | Iterable[str] | None = None) -> None:
+    def __init__(self, ops: str | Iterable[str] | None = None, *, matmul: str | None = None) -> None:
         names = _OPERATORS if ops is None else (ops,) if isinstance(ops, str) else tuple(ops)
         unknown = [name for name in names if name not in _OPERATORS]
         if unknown:
@@ -60,7 +66,9 @@ class override(contextlib.ContextDecorator):
                 f"torch_ops.override: ops must name operators that can be replaced: expected some of "
                 f"{', '.join(_OPERATORS)}, got {', '.join(map(repr, unknown))}"
             )
-        self._names = list(dict.fromkeys(names))
+        if matmul not in (None, "3xtf32"):
+            raise ValueError(f"torch_ops.override: matmul must be known: expected '3xtf32' or None, got {matmul!r}")
+        self._names = list(dict.fromkeys([*names, _MATMUL] if matmul else names))
         self._uses = 0
         self._lock = threading.Lock()
         # Tests replace kernels of the CPU, and take calls of every size.
@@ -160,7 +168,7 @@ def override_report(*, reset: bool = False) -> Report:
     """
     counts = iter(_ops._override_calls())
     calls = {}
-    for name in _OPERATORS:
+    for name in _REPORTED:
         row = {reason: next(counts) for reason in _REASONS}
         if any(row.values()):
             calls[name] = {reason: count for reason, count in row.items() if count}
@@ -176,6 +184,8 @@ def _forget_dispatch(names: Iterable[str]) -> None:
     there that is gone.
     """
     forms = {form for name in names for form in (name, f"{name}_", f"_{name}_impl_")}
+    if _MATMUL in names:
+        forms |= {"mm", "addmm", "bmm"}
     for op in tuple(torch._ops.get_cached_ops()):
         if op.namespace == "aten" and op.overloadpacket.__name__ in forms:
             op._dispatch_cache.clear()

@@ -52,11 +52,11 @@ def failed(text: object) -> int:
     return 2
 
 
-def on_every_gpu(*words: str) -> list[int]:
-    """Runs a command once on each GPU, with --part, and returns the exit codes."""
+def on_every_gpu(*words: str, each: int = 1) -> list[int]:
+    """Runs a command ``each`` times at once on each GPU, with --part, and returns the exit codes."""
     count = torch.cuda.device_count()
     runs = []
-    for i in range(count):
-        whole = [sys.executable, "-m", "benchmarks", *words, "--part", f"{i}/{count}"]
-        runs.append(subprocess.Popen(whole, env={**os.environ, "CUDA_VISIBLE_DEVICES": str(i)}))
+    for i in range(each * count):
+        whole = [sys.executable, "-m", "benchmarks", *words, "--part", f"{i}/{each * count}"]
+        runs.append(subprocess.Popen(whole, env={**os.environ, "CUDA_VISIBLE_DEVICES": str(i % count)}))
     return [run.wait() for run in runs]

@@ -309,7 +309,12 @@ def _calls() -> dict[str, Call]:
         ),
         "transpose2d": Call(torch_ops.transpose2d, lambda x: x.t().contiguous(), lambda x: x.t()),
         "spmm": Call(spmm, sparse_mm_of, sparse_mm_reference, limit=_spmm_limit),
-        "matmul": Call(torch.mm, torch.mm, lambda a, b: a.double() @ b.double(), limit=_matmul_limit),
+        "matmul": Call(
+            lambda a, b: torch_ops.matmul(a, b, precision="3xtf32"),
+            torch.mm,
+            lambda a, b: a.double() @ b.double(),
+            limit=_matmul_limit,
+        ),
         "triangle_count": Call(torch.ops.gpuopt.triangle_count, by_torch_sparse, by_torch_sparse),
     }  # fmt: skip
 

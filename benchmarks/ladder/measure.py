@@ -22,7 +22,7 @@ from benchmarks.harness import command, machine, report
 from benchmarks.harness.room import Room, reason, run_room
 from benchmarks.harness.timer import DeviceTimer
 from benchmarks.ladder import cases as ladders
-from benchmarks.ladder import in_flight
+from benchmarks.ladder import in_flight, units
 from benchmarks.ladder import profile as ladder_profile
 from benchmarks.ladder import report as ladder_report
 
@@ -104,6 +104,9 @@ def main(argv: list[str]) -> int:
     for room in chosen:
         path = folder / f"{room.name}{'.quick' if args.quick else ''}.json"
         result = run_room(room, tuple(room.cases), timer, path, quick=args.quick, commit=args.commit)
+        if any(row.get("flops") for row in result["rows"]):
+            result["units"] = units.measure()
+            report.save(path, result)
         show(result)
         if args.profile and room.name != in_flight.OP:
             profile(result, path)

@@ -22,6 +22,9 @@ HEAD, TABLE = "head", "table"
 COLUMNS = 132  # of text; rows of tables and code are longer
 
 
+MARKED = re.compile(r"^// \[\w+\]$", re.MULTILINE)
+
+
 @functools.cache
 def path_of(op: str) -> Path | None:
     """The newest committed result of a ladder."""
@@ -46,8 +49,9 @@ def room_of(op: str) -> str:
 
 
 def sources_of(op: str) -> list[Path]:
-    """The files with the kernels of a ladder, headers first."""
-    found = folder_of(op).glob(f"{room_of(op)}_ladder*.cu*")
+    """The files with the kernels of a ladder, headers first. A production kernel that is a step, too, has marks."""
+    found = {*folder_of(op).glob(f"{room_of(op)}_ladder*.cu*")}
+    found |= {path for path in (ROOT / "csrc" / room_of(op)).rglob("*.cu*") if MARKED.search(path.read_text())}
     return sorted(found, key=lambda path: (path.suffix != ".cuh", path.name))
 
 
@@ -67,10 +71,9 @@ def _between_marks(path: Path, name: str) -> str:
 
 
 def _head(op: str) -> str:
-    room, folder = room_of(op), f"../../{folder_of(op).relative_to(ROOT)}"
-    names = [f"{room}_ladder.h", *(path.name for path in sources_of(op))]
+    paths = [folder_of(op) / f"{room_of(op)}_ladder.h", *sources_of(op)]
     return f"# The ladder of {op}\n\n" + _wrapped(
-        f"Sources: {', '.join(f'[{name}]({folder}/{name})' for name in names)}. "
+        f"Sources: {', '.join(f'[{path.name}](../../{path.relative_to(ROOT)})' for path in paths)}. "
         f'Run a step with `torch_ops.ladder.run("{op}", "<step>", ...)`. [README](README.md) explains the tables. '
         f"`python -m benchmarks pages` copies code from the sources and numbers from the committed results."
     )
@@ -95,10 +98,26 @@ def _table(op: str, result: dict | None) -> str:
         "",
         plot_of(op),
     ]
+    if result.get("units"):
+        lines += [
+            "",
+            plots.mark(f"{op}-roofline.png", path_of(op), "the roofline of all steps"),
+            "",
+            *_units(result["units"]),
+        ]
     for row in result["rows"]:
         lines += ["", ladder_report.case(row), "", *ladder_report.table(row)]
         lines += ladder_report.counters_table(row, "README.md#counters")
     return "\n".join(lines)
+
+
+def _units(units: list[dict]) -> list[str]:
+    """The table of the rates of arithmetic units."""
+    return [
+        "| unit | TFLOP/s, from registers or shared memory | clock of an SM (GHz) |",
+        "|---|---:|---:|",
+        *(f"| {unit['unit']} | {unit['tflops']:g} | {unit['ghz']:.2f} |" for unit in units),
+    ]
 
 
 def _measured(number: int, name: str, result: dict) -> list[str]:

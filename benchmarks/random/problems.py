@@ -127,11 +127,11 @@ def mul(draw: Draw) -> Problem:
 def reduce(draw: Draw) -> Problem:
     dtype, call = draw.dtype(), draw.choice(("sum", "mean", "max"))
     values = draw.values(dtype, 1)
-    kind = draw.choice(("rows", "columns", "all", "statistics", "pool", "dims", "strided"))
+    kind = draw.choice(("rows", "columns", "all", "statistics", "pool", "dims", "strided", "windows", "tiny", "cut"))
     rows = draw.size(1, values)
     shape: tuple[int, ...] = (rows, max(1, values // rows))
-    dim: int | tuple[int, ...] | None = {"rows": 1, "columns": 0, "strided": draw.randrange(2)}.get(kind)
-    layout = ""
+    dim: int | tuple[int, ...] | None = {"rows": 1, "columns": 0, "strided": draw.randrange(2), "tiny": 1}.get(kind)
+    layout, cut = "", 0
     if kind == "all":
         shape = (values,)
     elif kind in ("statistics", "pool"):
@@ -142,9 +142,23 @@ def reduce(draw: Draw) -> Problem:
         shape = (*sizes, max(1, values // math.prod(sizes)))
         dim = tuple(sorted(draw.sample(range(len(shape)), draw.randint(1, len(shape) - 1))))
 
+    elif kind == "windows":
+        sides = draw.randint(2, 8), draw.size(4, 256)
+        shape = (max(1, values // (sides[0] * sides[1]) ** 2), sides[1], sides[0], sides[1], sides[0])
+        dim = (2, 4)
+    elif kind == "tiny":
+        sizes = [draw.randint(2, 16), draw.randint(2, 7)]
+        shape = (max(1, values // math.prod(sizes)), *sizes)
+    elif kind == "cut":  # rows without their first or their last values
+        columns, cut = draw.size(4, 64), draw.randint(1, 3)
+        shape, dim = (max(1, values // columns), columns), 1
+
     def operands(m: Maker) -> tuple:
         if kind == "strided":
             return m(shape[0], 2 * shape[1])[:, ::2], dim
+        if kind == "cut":
+            first = cut * (shape[1] % 2)
+            return m(shape[0], shape[1] + cut)[:, first : first + shape[1]], dim
         return (m.channels_last(*shape) if layout else m(*shape)), dim
 
     name = " ".join(filter(None, (call, kind, layout, text(shape), "" if dim is None else f"dim {dim}")))

@@ -11,23 +11,37 @@ Uses every GPU there is, one process each, and writes benchmarks/results/<gpu>/s
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 
 import torch
 
 from benchmarks.harness import ceilings, command, machine, report
-from benchmarks.harness.peers import Setting
+from benchmarks.harness.peers import INDUCTOR, Setting
 from benchmarks.harness.room import run_cases
 from benchmarks.harness.timer import DeviceTimer
 from benchmarks.random import problems
 from benchmarks.random.report import table
 from benchmarks.rooms import rooms
 
+COMPILERS = 8  # processes at once for each GPU. Each holds the operands of a problem, up to some GB
+
 
 def chosen(arguments: argparse.Namespace) -> list[tuple[str, object]]:
     """Families take turns, so that a run that is stopped has some of each."""
     lists = [problems.problems(family, arguments.count, arguments.seed) for family in arguments.families]
     return [problem for of_rank in zip(*lists) for problem in of_rank]
+
+
+def compile_ahead(arguments: argparse.Namespace) -> None:
+    """Compiles for Inductor. The process that measures finds the code in Inductor's cache on disk, which saves most of its time."""
+    part, parts = map(int, arguments.part.split("/"))
+    calls = {name: room.calls() for name, room in rooms().items()}
+    compiled = [(*problem, p) for problem in chosen(arguments) for p in problem[1].peers if p.name == INDUCTOR.name]
+    for room, case, peer in compiled[part::parts]:
+        with contextlib.suppress(Exception):  # the process that measures reports it
+            peer.prepare(calls[room][case.call], case, Setting(None, "cuda", tune=False))
+        torch.cuda.empty_cache()
 
 
 def measure(arguments: argparse.Namespace) -> None:
@@ -64,6 +78,7 @@ def measure_all(arguments: argparse.Namespace) -> int:
     ]
     words += ["--commit", arguments.commit] if arguments.commit else []
     words += ["--resume"] if arguments.resume else []
+    command.on_every_gpu("sweep", *words, "--compile-ahead", each=COMPILERS)
     codes = command.on_every_gpu("sweep", *words)
     paths = [arguments.out.with_suffix(f".{i}.json") for i in range(count)]
     parts = [json.loads(path.read_text()) for path in paths if path.exists()]
@@ -89,10 +104,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--count", type=int, default=60, help="problems of each family")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--compile-ahead", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     arguments.families = arguments.families or list(problems.FAMILIES)
     command.check_names(parser, "family", arguments.families, problems.FAMILIES)
     if not arguments.part:
         return measure_all(arguments)
-    measure(arguments)
+    (compile_ahead if arguments.compile_ahead else measure)(arguments)
     return 0

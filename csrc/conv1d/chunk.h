@@ -56,10 +56,7 @@ inline ChunkArgs chunk_args(const Problem& p, const ChunkShape& shape) {
 }
 
 // The plan that all chunk kernels share.
-struct ChunkPlan {
-  LaunchShape launch;
-  ChunkArgs args;
-};
+using ChunkPlan = PathPlan<ChunkArgs>;
 
 // Outputs of one tile: 64 vectors in f32 and f64, two mma results in fp16 and bf16.
 constexpr int kMmaOutputs = 128;  // of one m16n8k16
@@ -69,7 +66,7 @@ constexpr int64_t tile_outputs(int64_t item) {
 }
 
 // Taps that are multiplied per iteration along contiguous rows.
-constexpr int64_t row_taps(int64_t item) { return item == 8 ? 4 : 8; }
+GPUOPT_HOST_DEVICE constexpr int64_t row_taps(int64_t item) { return item == 8 ? 4 : 8; }
 
 inline int64_t whole_taps(const Problem& p) {
   const int64_t step = row_taps(item_of(p));

@@ -118,6 +118,13 @@ inline LaunchShape launch_shape(int64_t blocks, int threads, int64_t shared_byte
   return shape;
 }
 
+// What every plan has.
+template <typename Args>
+struct PathPlan {
+  LaunchShape launch;
+  Args args;
+};
+
 // log2 of a power of two.
 inline uint32_t shift_of(int64_t power) {
   uint32_t shift = 0;

@@ -39,6 +39,7 @@ enum class Operator : uint8_t {
   kSampledAddmm,
   kMmReduce,
   kMmReduceBackward,
+  kMatmul,  // in 3xTF32, on request alone
 };
 
 constexpr std::array kOperatorNames{
@@ -69,6 +70,7 @@ constexpr std::array kOperatorNames{
     "sparse_sampled_addmm",
     "_sparse_mm_reduce_impl",
     "_sparse_mm_reduce_impl_backward",
+    "matmul",
 };
 
 class Calls {

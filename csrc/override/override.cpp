@@ -13,6 +13,7 @@
 #include "override/dot.h"
 #include "override/index_add.h"
 #include "override/index_select.h"
+#include "override/matmul.h"
 #include "override/mul.h"
 #include "override/reduce.h"
 #include "override/replacement.h"
@@ -45,7 +46,8 @@ std::vector<Entry>& entries() {
                  ScatterReduce, ScatterReduceInplace, ScatterReduceOut, IndexPut,
                  EmbeddingDenseBackward, IndexSelect, Convolution, ConvolutionBackward, Dot, Vdot,
                  Copy, SegmentReduce, SegmentReduceBackward, SparseMm, SparseAddmm, SparseAddmmOut,
-                 SparseSampledAddmm, SparseMmReduce, SparseMmReduceBackward>());
+                 SparseSampledAddmm, SparseMmReduce, SparseMmReduceBackward, DenseMm, DenseMmOut,
+                 DenseBmm, DenseBmmOut, DenseAddmm, DenseAddmmOut>());
   return all;
 }
 

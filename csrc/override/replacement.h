@@ -13,7 +13,7 @@
 // run() calls an operator of gpuopt with redispatch(key, ...). That is a table look-up, which skips
 // autograd: ATen's autograd has handled the call. An operator whose plan may choose ATen declares
 // kMayPassOn, and has attempt() instead of run(). Its second argument calls the kernel beneath. It
-// returns nothing to pass the call on.
+// returns nothing to pass the call on. A reference is returned as a std::reference_wrapper.
 //
 // An operator on sparse CSR matrices declares kSparseCsr. It is replaced at the key of these
 // matrices, and computed at the key of their dense members. An operator for which ATen may have no
@@ -140,7 +140,7 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
           return call_beneath(keys, std::forward<Args>(passed)...);
         };
         const Inside guard;
-        std::optional<Result> result = Op::attempt(key, rest, args...);
+        auto result = Op::attempt(key, rest, args...);
         if (result.has_value()) {
           calls_of(Op::kOperator).add(Reason::kTaken);
           return *std::move(result);

@@ -40,7 +40,10 @@ struct Args {
   uint32_t column_vecs = 1;
   uint32_t columns = 1;
   uint32_t fold = 1;
-  uint32_t rows_per_lane = 1;
+  FastDiv piece_outputs;
+  uint32_t tile_pieces = 1;
+  uint32_t pitch = 1;
+  uint32_t span = 1;
   DType in_dtype = DType::kFloat32;
   DType out_dtype = DType::kFloat32;
   bool linear_out = false;

@@ -25,8 +25,8 @@ enum class Path : uint8_t {
   kShortRows,
   // A vector holds several rows.
   kRowsInVecs,
-  // Other short rows without gaps between them. A block copies its rows to shared memory as one
-  // piece.
+  // Pieces of memory that hold all values of their outputs: other short rows, windows of an image,
+  // two columns of nine values. A block copies neighbouring pieces to shared memory as one.
   kTile,
   // The innermost dimension is kept, and each thread keeps the columns of one vector.
   kColumns,
@@ -55,7 +55,8 @@ struct Config {
   // kColumns: so many rows of columns are read as one row of whole vectors (README.md draws it).
   int fold = 1;
   bool packed_out = false;  // neighbouring outputs of a thread are an aligned vector in memory
-  int rows_per_lane = 1;    // kTile: rows that a thread reads
+  int64_t tile_pieces = 1;  // kTile: pieces of a block
+  int64_t span = 1;         // kTile: values from the first to the last of a piece
   int64_t tiles = 1;        // blocks that cover the outputs
 
   // The units of an output are dealt to `splits` blocks. They write partial results to a workspace,
@@ -128,12 +129,20 @@ struct Chooser {
     return bytes >= tuning.once_from && bytes < tuning.once_below;
   }
 
+  // Whether single values of neighbouring outputs share memory sectors.
+  bool shares_sectors() const {
+    const int64_t stride = layout.kept[0].in_stride;
+    return !config.vecs && stride > 0 && stride * item <= kSectorBytes;
+  }
+
   void plan_rows() {
     const int64_t units = config.units();
     // Enough threads per row that all units of a thread are in flight at once, and at least enough
-    // to read whole memory sectors.
-    int64_t y = std::max(pow2_ceil(ceil_div<int64_t>(units, units_in_flight())),
-                         std::min<int64_t>(pow2_ceil(units), config.vecs ? 4 : 8));
+    // to read whole memory sectors, unless threads that are side by side do.
+    int64_t y = shares_sectors()
+                    ? 1
+                    : std::max(pow2_ceil(ceil_div<int64_t>(units, units_in_flight())),
+                               std::min<int64_t>(pow2_ceil(units), config.vecs ? 4 : 8));
     // If that doesn't fill the device, more threads per output, down to one unit per thread.
     const int64_t threads = int64_t{device.sms} * tuning.row_threads;
     y = std::max(y, std::min(pow2_ceil(units), pow2_ceil(threads / layout.outputs)));
@@ -158,20 +167,53 @@ struct Chooser {
     config.tiles = ceil_div<int64_t>(layout.outputs, rows * kThreads * kVecUnroll);
   }
 
-  void plan_tile(int64_t row_bytes) {
+  // Whether a step along the outermost dimension, which is kept, leads to another piece of memory
+  // with all values of some outputs. A piece has at most `most` bytes, no more gaps than values,
+  // and threads that are side by side find their values in enough banks of shared memory.
+  bool has_pieces(int64_t most) const {
+    if (!vecs_are_possible() || layout.count < 2) return false;
+    const Dim& outer = layout.dims[layout.count - 1];
+    if (outer.reduced || outer.in_stride * item > most) return false;
+    int64_t inside = 1;
+    for (int d = 0; d + 1 < layout.count; ++d) inside *= layout.dims[d].size;
+    if (inside * 2 < outer.in_stride || span_of_piece() > outer.in_stride) return false;
+    int64_t neighbours = 1;
+    for (int d = 0; d < layout.num_kept && neighbours < kWarp; ++d) {
+      const int64_t gap = std::gcd(layout.kept[d].in_stride * item, int64_t{kWarp * kBankBytes});
+      const int64_t alike = std::min(kWarp / neighbours, gap / kBankBytes);  // in one bank
+      if (alike > kMostInBank) return false;
+      neighbours *= layout.kept[d].size;
+    }
+    return true;
+  }
+
+  int64_t span_of_piece() const {
+    int64_t span = 1;
+    for (int d = 0; d + 1 < layout.count; ++d) {
+      span += (layout.dims[d].size - 1) * layout.dims[d].in_stride;
+    }
+    return span;
+  }
+
+  void plan_tile() {
     config.path = Path::kTile;
+    config.span = span_of_piece();
+    const Dim& outer = layout.dims[layout.count - 1];
+    const int64_t piece_bytes = outer.in_stride * item;
+    const int64_t piece_outputs = layout.outputs / outer.size;
     // At most 32 values per thread, and at most the 48 KB of shared memory of any launch.
-    constexpr int64_t kShared = 48 << 10;
-    config.y = static_cast<int>(pow2_ceil(std::max(ceil_div<int64_t>(layout.reduced[0].size, 32),
-                                                   ceil_div(kThreads * row_bytes, kShared))));
+    constexpr int64_t kShared = (48 << 10) - kAccessBytes;
+    config.y = static_cast<int>(
+        std::min<int64_t>(pow2_ceil(ceil_div<int64_t>(config.units(), 32)), kThreads));
+    const auto least = [&] { return ceil_div<int64_t>(kThreads / config.y, piece_outputs); };
+    while (least() * piece_bytes > kShared) config.y *= 2;
     config.z = kThreads / config.y;
-    // Enough rows per tile that every tile begins at an aligned vector.
-    const int64_t least = std::max(1, values / config.z);
-    config.rows_per_lane = static_cast<int>(
-        std::clamp<int64_t>(tuning.tile_bytes / (config.z * row_bytes) / least, 1, 16) * least);
-    const int64_t rows = int64_t{config.z} * config.rows_per_lane;
-    config.tiles = ceil_div(layout.outputs, rows);
-    config.shared_bytes = static_cast<size_t>(rows * row_bytes);
+    // Each group of threads has an output or more, and each SM a block, if there are enough.
+    const int64_t most = std::min(tuning.tile_bytes / piece_bytes, outer.size / device.sms);
+    config.tile_pieces = least() * std::clamp<int64_t>(most / least(), 1, 16);
+    config.tiles = ceil_div(outer.size, config.tile_pieces);
+    // A tile may begin behind an aligned vector.
+    config.shared_bytes = static_cast<size_t>(config.tile_pieces * piece_bytes + kAccessBytes);
   }
 
   void plan_columns() {
@@ -198,7 +240,7 @@ struct Chooser {
   // Chooses a path for a reduced innermost dimension.
   void plan_inner_reduced() {
     const int64_t row = layout.reduced[0].size;
-    const int64_t row_bytes = row * item;
+    config.inner_units = row;
     const bool can_vec = vecs_are_possible();
     const bool whole_vecs = vecs_are_aligned(1) && row % values == 0;
     const bool back_to_back = layout.num_kept == 1 && layout.num_reduced == 1 &&
@@ -214,13 +256,17 @@ struct Chooser {
       plan_rows_in_vecs();
       return;
     }
-    if (can_vec && back_to_back && !whole_vecs && row_bytes <= tuning.tile_row_bytes) {
-      plan_tile(row_bytes);
+    config.vecs = can_vec && (whole_vecs || row >= 2 * values);
+    // A piece of one row, or of several that are too short for vectors.
+    const bool one_row = layout.num_kept == 1 && layout.num_reduced == 1;
+    if (!whole_vecs && (one_row || !config.vecs) &&
+        has_pieces(one_row ? tuning.tile_row_bytes : tuning.tile_bytes)) {
+      config.vecs = false;
+      plan_tile();
       return;
     }
-    config.vecs = can_vec && (whole_vecs || row >= 2 * values);
     config.unaligned = config.vecs && !whole_vecs;
-    config.inner_units = config.vecs ? row / values : row;
+    if (config.vecs) config.inner_units = row / values;
     config.read_once = reads_once();
     plan_rows();
     config.shared_bytes = accumulator_bytes() * config.threads();
@@ -239,8 +285,12 @@ struct Chooser {
       plan_rows_in_vecs();
       return;
     }
-    config.path = Path::kColumns;
     config.inner_units = layout.reduced[0].size;
+    if (columns < values && !vecs_are_aligned(2) && has_pieces(tuning.tile_row_bytes)) {
+      plan_tile();
+      return;
+    }
+    config.path = Path::kColumns;
     config.column_vecs = columns;
     const int64_t common = std::gcd(columns, int64_t{values});
     const bool back_to_back =

@@ -78,7 +78,6 @@ inline Args make_args(const Problem& problem, const Layout& layout, const Config
   args.packed_out = config.packed_out;
   args.read_once = config.read_once;
   args.row_size = layout.reduced[0].size;
-  args.rows_per_lane = static_cast<uint32_t>(config.rows_per_lane);
   args.inner_stride = layout.reduced[0].in_stride;
   if (config.path == Path::kColumns) {
     args.column_tiles = clamped(config.column_tiles);
@@ -87,6 +86,12 @@ inline Args make_args(const Problem& problem, const Layout& layout, const Config
     args.outer_outputs = args.outputs / args.columns;
     args.fold = static_cast<uint32_t>(config.fold);
     args.inner_stride *= config.fold;
+  } else if (config.path == Path::kTile) {
+    const Dim& outer = layout.dims[layout.count - 1];
+    args.piece_outputs = clamped(layout.outputs / outer.size);
+    args.tile_pieces = static_cast<uint32_t>(config.tile_pieces);
+    args.pitch = static_cast<uint32_t>(outer.in_stride);
+    args.span = static_cast<uint32_t>(config.span);
   } else if (config.vecs) {
     args.inner_stride = kAccessBytes / item;
   }
@@ -267,7 +272,10 @@ void describe(const Args& args, F&& f) {
   f("column_vecs", args.column_vecs);
   f("columns", args.columns);
   f("fold", args.fold);
-  f("rows_per_lane", args.rows_per_lane);
+  f("piece_outputs", args.piece_outputs.divisor);
+  f("tile_pieces", args.tile_pieces);
+  f("pitch", args.pitch);
+  f("span", args.span);
   f("packed_out", args.packed_out);
 }
 

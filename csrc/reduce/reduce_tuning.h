@@ -15,7 +15,10 @@ constexpr int kBlocks = 4;
 constexpr int kVecUnroll = 4;    // vectors
 constexpr int kValueUnroll = 8;  // single values
 constexpr int kWideUnroll = 4;  // single values of 8 bytes and more, or of a type known at run time
-constexpr int kFinishThreads = 512;  // threads per block of finish_kernel, at most
+constexpr int64_t kSectorBytes = 32;  // of memory, which is read in sectors
+constexpr int64_t kBankBytes = 4;     // of shared memory
+constexpr int kMostInBank = 4;        // path kTile: values of a warp that are in one bank
+constexpr int kFinishThreads = 512;   // threads per block of finish_kernel, at most
 
 // Measurements on an H200: microseconds in f32 / bf16. The L2 cache is flushed. In CUDA graphs,
 // inputs rotate instead.
@@ -49,8 +52,9 @@ struct Tuning {
   int row_threads = 256;
   // An output is not split if it has at most so many groups. A group is what a block has in flight.
   int64_t unsplit_groups = 2;
-  int64_t short_row_vecs = 8;     // vectors of a row on path kShortRows, at most
-  int64_t tile_row_bytes = 1024;  // bytes of a row on path kTile, at most
+  int64_t short_row_vecs = 8;  // vectors of a row on path kShortRows, at most
+  // Bytes of a piece on path kTile, at most, if it is a row or has few columns. Others fill a tile.
+  int64_t tile_row_bytes = 1024;
   int64_t tile_bytes = 16 << 10;  // bytes of a tile in shared memory, about
   int64_t wide = 32;              // vectors side by side in a block of columns
   int64_t wide_short = 64;        // vectors side by side in a block of short columns

@@ -23,7 +23,7 @@ constexpr int kBoundBytes = 2;     // of where a row of a tile begins, or of an 
 
 // csrc/spmm/MEASUREMENTS.md
 struct TileTuning {
-  int64_t narrow_row = 32;    // bytes, at most, of dense rows that are reduced in tiles
+  int64_t narrow_row = 16;    // bytes, at most, of dense rows that are reduced in tiles
   int64_t narrow_map = 63;    // the same, of maps
   int64_t few_tiles = 2112;   // that a small matrix needs, before its tiles are larger
   int64_t least_tile = 2048;  // bytes

@@ -147,7 +147,6 @@ def errors(device: str) -> Iterator[ErrorCase]:
         ("no groups", (x, w), {"groups": 0}, r"\bgroups\b", r"\b0\b"),
         ("negative groups", (x, w), {"groups": -1}, r"\bgroups\b", r"-1\b"),
         ("no channels", (make(2, 0, 9), w[:0]), {}, r"\bweight\b", r"\[0, 3, 3\]"),
-        ("no output channels", (x, w[:, :0]), {}, r"\bweight\b", r"\[4, 0, 3\]"),
         ("no taps", (x, w[..., :0]), {}, r"\bweight\b", r"\[4, 3, 0\]"),
         ("short bias", (x, w, b[:5]), {}, r"\bbias\b", r"\b6\b", r"\[5\]"),
         ("bias that would broadcast", (x, w, b[:1]), {}, r"\bbias\b", r"\b6\b", r"\[1\]"),
@@ -168,9 +167,7 @@ def errors(device: str) -> Iterator[ErrorCase]:
         ("half input", (x.half(), w), {}, r"\bweight\b", "Half", "Float"),
         ("float64 bias", (x, w, b.double()), {}, r"\bbias\b", "Float", "Double"),
     ):
-        # ATen on CUDA returns an empty result for it.
-        if name != "no output channels" or device == "cpu":
-            yield ErrorCase(name, args, {"groups": 2, **steps}, tuple(says))
+        yield ErrorCase(name, args, {"groups": 2, **steps}, tuple(says))
     yield from _device_errors(device, x, w, make(3))
 
 

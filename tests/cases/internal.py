@@ -1,4 +1,4 @@
-"""Cases of operators that only kernels of this library call: copies and convolutions for torch_ops.override, and the gradients
+"""Cases of operators that only kernels of this library call: copies, convolutions and products for torch_ops.override, and the gradients
 of selective scans."""
 
 from __future__ import annotations
@@ -6,10 +6,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 
-from . import ErrorCase, OpCase, Sample, conv1d, conv_transpose1d, selective_scan, tensors
+from . import ErrorCase, OpCase, Sample, conv1d, conv_transpose1d, matmul, selective_scan, tensors
 from . import conv1d_samples as convolutions
 from . import selective_scan_samples as scans
 from .tensors import ALL, FLOATS, Maker, poison, wide
@@ -169,6 +170,21 @@ def _scan_gradients_bound(device, result_dtype, reference, out_grad, last_grad, 
     return torch.cat(bounds)
 
 
+# ---------------------------------------------------------------- _matmul_own
+
+
+def _own_product(input, other) -> torch.Tensor:
+    """The product in 3xTF32. The operator returns nothing where cuBLAS is faster."""
+    result = OPS._matmul_own(input, other)
+    return matmul._aten(input, other) if result is None else result
+
+
+def _in_three_tf32(samples, device: str, dtype: torch.dtype) -> Iterator[Sample]:
+    for sample in samples(device, dtype):
+        if not any(t.is_neg() for t in sample.tensors):
+            yield replace(sample, kwargs={})
+
+
 _internal = {"errors": _no_errors, "grad_dtypes": (), "internal": True}
 CASES = [
     OpCase(
@@ -219,6 +235,21 @@ CASES = [
         bound=conv1d.backward_bound,
         elementwise=False,
         **conv1d._memory,
+        **_internal,
+    ),
+    OpCase(
+        name="_matmul_own",
+        op=_own_product,
+        overload=OPS._matmul_own.default,
+        aten=matmul._aten,
+        reference=matmul._reference,
+        samples=functools.partial(_in_three_tf32, matmul._sweep),
+        few=functools.partial(_in_three_tf32, matmul._few),
+        dtypes=(torch.float32,),
+        bound=matmul._bound,
+        elementwise=False,
+        as_accurate=False,
+        workspace=matmul._workspace,
         **_internal,
     ),
     OpCase(

@@ -161,6 +161,12 @@ def test_any_problem(kernels):
         ([5, 301, 7], [1, 5, 1505], [0, 1, 1], COLUMNS, None),
         ([1027, 40], [1, 1027], [0, 1], COLUMNS, None),  # columns begin at any offset in a vector
         ([33, 5000], [1, 33], [1, 0], TILE, False),
+        ([12, 5001], [1, 15], [1, 0], TILE, False),  # a slice of rows
+        ([2, 9, 3001], [1, 2, 18], [0, 1, 0], TILE, False),
+        ([2, 40, 33], [1, 3, 121], [0, 1, 0], TILE, False),  # two of three channels, several threads for an output
+        ([3, 13, 3, 200], [1, 3, 39, 117], [1, 0, 1, 0], TILE, False),  # windows
+        ([2, 7, 5, 3, 60], [1, 2, 14, 70, 220], [1, 0, 1, 0, 0], TILE, False),  # with rows that are cut off
+        ([3, 3000, 3, 3], [1, 3, 9000, 27000], [1, 0, 1, 0], ROWS, False),  # too large for a tile
         ([16, 5000], [1, 24], [1, 0], SHORT_ROWS, False),
         ([2, 50001], [1, 2], [1, 0], ROWS_IN_VECS, False),
         ([50001], [1], [0], ROWS_IN_VECS, False),  # nothing to reduce

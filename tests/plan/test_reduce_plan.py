@@ -141,7 +141,7 @@ def check_launch(problem: Problem, launch: dict, limit: int) -> None:
     tiles = blocks // splits
     if vecs or path in ("rows_in_vecs", "tile"):
         assert problem.native and values > 1
-    if aligned or path in ("rows_in_vecs", "tile"):
+    if aligned or path == "rows_in_vecs":
         assert launch["in"] % 16 == 0
     if path == "line":
         assert launch["threads"] == THREADS and aligned and tiles == outputs
@@ -175,8 +175,15 @@ def check_launch(problem: Problem, launch: dict, limit: int) -> None:
         return
     assert launch["threads"] == THREADS
     if path == "tile":
-        rows = z * launch["rows_per_lane"]
-        assert covers(tiles, rows, outputs) and rows * row % values == 0 and shared >= rows * row * item
+        pieces, of_piece, pitch, span = (launch[k] for k in ("tile_pieces", "piece_outputs", "pitch", "span"))
+        assert outputs % of_piece == 0 and covers(tiles, pieces, outputs // of_piece)
+        *inside, outer = launch["kept"]["in_strides"]
+        last = sum(
+            (n - 1) * s for kind in ("kept", "reduced") for n, s in zip(*map(launch[kind].get, ("sizes", "in_strides")))
+        )
+        assert outer == pitch >= span == 1 + last - (outputs // of_piece - 1) * pitch
+        # Copies begin up to a vector before the first value.
+        assert shared >= ((pieces - 1) * pitch + span) * item + 16 - item
     elif path == "short_rows":
         assert covers(tiles, z * VECS_IN_FLIGHT, outputs) and units * values == row and units <= y <= 32
     else:
@@ -307,6 +314,10 @@ def test_sizes_that_are_zero_in_32_bits(planner, shape, reduced):
         ([32, 2**20], [1, 32], [1, 0], FLOAT32, "short_rows"),
         ([2, 2**24], [1, 2], [1, 0], FLOAT32, "rows_in_vecs"),
         ([33, 10**6], [1, 33], [1, 0], FLOAT16, "tile"),
+        ([12, 10**6], [1, 15], [1, 0], FLOAT16, "tile"),  # a slice of rows
+        ([2, 9, 10**6], [1, 2, 18], [0, 1, 0], FLOAT16, "tile"),  # two columns of nine values
+        ([3, 112, 3, 10**5], [1, 3, 336, 1008], [1, 0, 1, 0], FLOAT16, "tile"),  # windows of an image
+        ([2, 32, 2, 10**5], [1, 2, 64, 128], [1, 0, 1, 0], FLOAT32, "tile"),
         ([128, 262144], [1, 128], [0, 1], FLOAT16, "columns"),
         ([3, 10**7], [1, 3], [0, 1], FLOAT32, "columns"),
         ([3136, 256, 64], [1, 3136, 3136 * 256], [1, 0, 1], FLOAT32, "rows"),

@@ -115,14 +115,14 @@ def check_reduce(planner, problem: Given):
     "fields, access",
     [
         ({}, TILE),
-        ({"features": 9}, SINGLE),
-        ({"features": 16}, VECTOR),
-        ({"features": 15, "dtype": F16}, TILE),
-        ({"features": 4, "dtype": F64, "wide_out": 1, "reduce": LOG_SUM}, TILE),
-        ({"value": 64, "heads": 8}, TILE),
-        ({"value": 64, "heads": 4}, SINGLE),
-        ({"value": 64, "heads": 8, "reduce": MAX}, SINGLE),
-        ({"value": 64, "heads": 8, "entry": 64}, SINGLE),
+        ({"features": 5}, SINGLE),
+        ({"features": 8}, VECTOR),
+        ({"features": 7, "dtype": F16}, TILE),
+        ({"features": 2, "dtype": F64, "wide_out": 1, "reduce": LOG_SUM}, TILE),
+        ({"value": 64, "heads": 4}, TILE),
+        ({"value": 64, "heads": 2}, SINGLE),
+        ({"value": 64, "heads": 4, "reduce": MAX}, SINGLE),
+        ({"value": 64, "heads": 4, "entry": 64}, SINGLE),
         ({"reduce": MAX, "arg": ARG, "entry": 64}, TILE),
         ({"index": 64}, VECTOR),
         ({"selected": SELECTED_AT}, SINGLE),
@@ -131,7 +131,7 @@ def check_reduce(planner, problem: Given):
     ],
 )
 def test_narrow_rows_without_index_are_read_in_tiles(planner, fields, access):
-    fields = {"index": 0, "features": 8} | fields
+    fields = {"index": 0, "features": 4} | fields
     assert access_of(planner, **fields) == access
     if access == TILE:  # at any address
         assert access_of(planner, **fields, dense=DENSE + SIZE[fields.get("dtype", F32)]) == access
@@ -143,10 +143,10 @@ def test_narrow_rows_without_index_are_read_in_tiles(planner, fields, access):
         (10, 5, 1, 512, 1),  # 2 KB
         (2**18, 2**20, 1, 620, 1),  # enough tiles for 2112 blocks
         (2**20, 2**24, 1, 4045, 2),  # 16 KB, and 8 entries for each thread
-        (2**20, 2**24, 8, 503, 2),
-        (2**18, 2**24, 8, 503, 4),  # all entries of a warp
+        (2**20, 2**24, 4, 1009, 2),
+        (2**18, 2**24, 4, 1009, 8),  # all entries of a warp
         (2**18, 2**24, 3, 1346, 10),  # a warp has 10 entries, and two teams of 8 do not fit
-        (10, 2**24, 7, 575, 4),
+        (10, 2**24, 2, 2021, 16),
     ],
 )
 def test_tiles_grow_with_the_matrix(planner, rows, entries, features, window, team):
@@ -319,14 +319,14 @@ def test_copies_of_rows_with_gaps_are_no_tiles(planner):
 
 @pytest.mark.parametrize("kind", [SOFTMAX, SOFTMAX_GRADIENT])
 def test_softmax_has_statistics_of_rows(planner, kind):
-    """They are read as the map reads its entries."""
-    for entries, features in ((10000, 8), (2**34, 100)):
+    """They are read in tiles up to 16 bytes, and the map up to 63."""
+    for entries, features in ((10000, 4), (10000, 8), (2**34, 100)):
         problem = given(1000, entries, features, reduce=kind)
         plan = read(planner.map(problem))
         check_launch(problem, plan, features, F32, plan.tiles)
         state = 8 if kind == SOFTMAX else 4
-        assert (plan.access == TILE) == (features == 8)
+        assert (plan.access == TILE) == (features <= 8)
         if plan.access == TILE:
-            check_tile(plan, 2 + 8 * state, 2 + 8 * (4 if kind == SOFTMAX else 8), 4)
+            check_tile(plan, 2 + features * state, 2 + features * (4 if kind == SOFTMAX else 8), 4)
         assert plan.statistics.part_bytes == 2 * plan.statistics.blocks_per_tile * features * state
-        assert plan.statistics.access == plan.access
+        assert (plan.statistics.access == TILE) == (features == 4)

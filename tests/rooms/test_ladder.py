@@ -122,6 +122,23 @@ def test_copies_of_any_shape(access_bytes, loads):
 
 
 @GPU
+def test_the_rate_of_a_unit_is_near_the_rate_of_its_clock():
+    """An SM has 128 multiply-adds in each cycle, and 1024 in TF32 or 2048 in bfloat16 on Hopper."""
+    rate, like = torch.ops.gpuopt_ladder.unit_rate, torch.empty(0, device="cuda")
+    properties = torch.cuda.get_device_properties(0)
+    hopper = {"tf32": 1024, "bf16": 2048} if properties.major == 9 else {}
+    for unit, in_a_cycle in {"fma": 128, **hopper}.items():
+        cycles, ns, operations = rate(like, unit, 5000).tolist()
+        assert 0.5 < cycles / ns < 3  # GHz
+        own = operations / 2 / properties.multi_processor_count / cycles
+        assert 0.8 * in_a_cycle < own < 1.02 * in_a_cycle, (unit, own)
+    with pytest.raises(ValueError, match="expected unit fma, tf32 or bf16, got int8"):
+        rate(like, "int8", 1)
+    with pytest.raises(ValueError, match="expected 1 iteration or more, got 0"):
+        rate(like, "fma", 0)
+
+
+@GPU
 def test_reductions_of_what_the_steps_do_not_take():
     x = torch.ones(64, device="cuda")
     with pytest.raises(NotImplementedError, match="reduce_sum: self must be of dtype .*Float.*, got Half"):

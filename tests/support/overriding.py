@@ -10,9 +10,9 @@ import torch
 import torch_ops
 
 
-def override(device: str, ops=None, always: bool = True) -> torch_ops.override:
+def override(device: str, ops=None, always: bool = True, **options) -> torch_ops.override:
     """An override of the kernels of `device`. Calls of every size are taken."""
-    made = torch_ops.override(ops)
+    made = torch_ops.override(ops, **options)
     made._key, made._always = device.upper(), always
     return made
 

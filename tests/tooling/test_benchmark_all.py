@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.__main__ import COMMANDS
 from benchmarks.harness import ceilings, machine, report
-from benchmarks.harness.peers import Setting
+from benchmarks.harness.peers import Peer, Setting
 from benchmarks.harness.room import Room, run_room
 from benchmarks.ladder import measure as ladder
 from benchmarks.publish import age, published
@@ -196,6 +196,25 @@ def test_a_room_continues_after_its_last_row(tmp_path, clock):
     report.save(path, before)
     with pytest.raises(Stopped):
         measure(Stops(), "--commit", "another", "--resume")  # begins anew
+
+
+def test_code_of_inductor_is_compiled_ahead(monkeypatch, tmp_path):
+    """Processes share the problems that have Inductor as a peer. One that fails does not stop the others."""
+    prepared = []
+
+    def prepare(call, case, setting):
+        prepared.append(case.name)
+        raise RuntimeError
+
+    peers = (Peer("Inductor", prepare), Peer("another", prepare))
+    cases = [dataclasses.replace(CASES[0], name=str(k), peers=peers if k % 2 else ()) for k in range(8)]
+    monkeypatch.setattr(sweep, "rooms", lambda: {"elementwise": Room("", [], lambda: {"mul": TINY_CALL}, [], ())})
+    monkeypatch.setattr(sweep, "chosen", lambda arguments: [("elementwise", case) for case in cases])
+    for part_of, names in (("0/3", ["1", "7"]), ("1/3", ["3"]), ("2/3", ["5"])):
+        assert sweep.main(["--part", part_of, "--compile-ahead", "--out", str(tmp_path / "sweep.json")]) == 0
+        assert prepared == names
+        prepared.clear()
+    assert not list(tmp_path.iterdir())
 
 
 def test_random_problems_continue(tmp_path, clock, monkeypatch):

@@ -10,12 +10,12 @@ from benchmarks.harness.operands import Maker
 from benchmarks.harness.room import relative_error
 from benchmarks.harness.traffic import results
 from benchmarks.ladder import cases as ladders
-from benchmarks.ladder import in_flight
+from benchmarks.ladder import in_flight, units
 from benchmarks.ladder import measure as ladder
 from benchmarks.ladder import profile as ladder_profile
 from benchmarks.ladder import report as ladder_report
 from benchmarks.publish import ladders as ladder_docs
-from benchmarks.publish import pages, show
+from benchmarks.publish import pages, plots, show
 from benchmarks.rooms.graphs import Graph, undirected
 from torch_ops import ladder as public
 
@@ -202,3 +202,15 @@ def test_latency_and_knee():
 def test_pages_are_as_sources_and_results_are():
     """`python -m benchmarks pages` writes them."""
     assert pages.stale(ladder_docs.pages()) == []
+
+
+def test_the_roofline_has_every_step_of_matmul(tmp_path):
+    assert set(units.TILES) == {step.name for step in public.steps("matmul")[:-1]}
+    assert units.intensity("bulk_copies", 4) == pytest.approx(2 * 128 * 256 / (384 * 4))
+    rates = [{"unit": unit, "tflops": 60.0, "ghz": 1.7} for unit in units.UNITS]
+    result = synthetic(room=ROOMS["matmul"]) | {"units": rates}
+    drawn = plots.draw(result, tmp_path, "matmul")
+    assert [path.name for path in drawn] == ["matmul.png", "matmul-roofline.png"]
+    assert all(path.stat().st_size > 10_000 for path in drawn)
+    table = ladder_docs._units(rates)
+    assert table[-1] == "| bf16 | 60 | 1.70 |" and len(table) == 2 + len(rates)

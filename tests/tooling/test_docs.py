@@ -113,16 +113,6 @@ PARTS = (
 )
 # What a room lacks, and why.
 LACKING = {
-    **dict.fromkeys(
-        (
-            "csrc/matmul/matmul.h",
-            "tests/cases/matmul.py",
-            "tests/emulation/matmul_shim.cpp",
-            "benchmarks/rooms/matmul.py",
-            "torch_ops/matmul.py",
-        ),
-        "the room is a ladder: PyTorch's operator is the production operator",
-    ),
     "csrc/index_select/ladder/index_select_ladder.cu": "one kernel, whose idea is one sentence of the README",
     "csrc/segment/ladder/segment_ladder.cu": "the kernels are those of spmm, which has a ladder",
     "csrc/selective_scan/ladder/selective_scan_ladder.cu": "no step between a loop and the kernel is worth a measurement",

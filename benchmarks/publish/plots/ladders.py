@@ -5,7 +5,7 @@ from pathlib import Path
 from matplotlib import pyplot, ticker
 
 from benchmarks.harness import report
-from benchmarks.ladder import in_flight
+from benchmarks.ladder import in_flight, units
 from benchmarks.ladder import report as ladder_report
 from benchmarks.publish.plots import COLOURS
 
@@ -81,6 +81,44 @@ def plot_overview(results: list[dict], path: Path):
         axes.spines[side].set_visible(False)
     figure.legend(loc="upper center", ncols=len(colours), frameon=False, fontsize=9)
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / height))
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def plot_roofline(result: dict, path: Path):
+    """Plots the speed of every step by how much a block computes with a byte that it reads, below the rates of memory and of units."""
+    figure, axes = pyplot.subplots(figsize=(9, 6))
+    rows = list({row["dtype"]: row for row in reversed(result["rows"])}.values())
+    copy = max(ceiling["gbps"] for ceiling in result["ceilings"])
+    ends = [0.1, 400]
+    axes.plot(ends, [copy * x / 1e3 for x in ends], color="black", linewidth=1.2, label=f"memory, {copy:.0f} GB/s")
+    for unit, style in zip(result["units"], ("-", "--", ":")):
+        label = f"{unit['unit']}: {unit['tflops']:g} TFLOP/s at {unit['ghz']:.2f} GHz"
+        axes.axhline(unit["tflops"], color="black", linestyle=style, linewidth=1, label=label)
+    for colour, row in zip(COLOURS, rows):
+        size = 4 if row["dtype"] == "f32" else 2
+        points = {}
+        for name in ladder_report.steps_of(row):
+            step = ladder_report.label_of(name).split()[1]
+            x, y = units.intensity(step, size), ladder_report.speed_of(row, name)
+            if x and y:
+                points[step] = (x, y)
+        if not points:
+            continue
+        axes.scatter(*zip(*points.values()), color=colour, s=22, label=ladder_report.title_of(row), zorder=3)
+        for step, place in points.items():
+            axes.annotate(step, place, xytext=(5, -3), textcoords="offset points", fontsize=7)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(0.3, 1.5 * max(unit["tflops"] for unit in result["units"]))
+    axes.set_xlim(*ends)
+    axes.set_xlabel("operations of a block for each byte that it reads from global memory", fontsize=9)
+    axes.set_ylabel("TFLOP/s", fontsize=9)
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    axes.grid(color="0.88", linewidth=0.8)
+    day = f"{result['date'][:10]}, torch {result['versions']['torch']}"
+    axes.set_title(f"the ladder of {rows[0]['op']} on {result['gpu']['name']}, {day}", fontsize=11)
+    figure.tight_layout()
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 

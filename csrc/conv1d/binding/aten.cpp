@@ -168,7 +168,8 @@ Tensor empty_result(Pass pass, const Tensor& input, const Tensor& weight, const 
 }
 
 Tensor aten_forward(const ForwardCall& call, const Sizes& sizes) {
-  if (sizes.batch == 0 || sizes.in_channels == 0) {
+  // ATen refuses a transposed convolution without output channels on the CPU.
+  if (sizes.batch == 0 || sizes.in_channels == 0 || sizes.out_channels == 0) {
     return empty_result(Pass::kForward, call.input, call.weight, sizes);
   }
   return call_aten(call.op, call.input, [&] {

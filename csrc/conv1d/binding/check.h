@@ -234,11 +234,8 @@ inline SymInt check_size(const char* op, const SymSizes& sizes) {
 // Checks a transposed convolution, and sets the result's channels and size.
 inline void check_transposed(const char* op, SymSizes& sizes, const Tensor& weight,
                              SymIntArrayRef output_padding) {
-  for (const int64_t d : {0, 1}) {
-    TORCH_CHECK(!is_known_below(weight.sym_size(d), 1), op,
-                ": weight must have channels: expected size 1 or more in dimensions 0 and 1, got ",
-                "shape ", weight.sym_sizes());
-  }
+  TORCH_CHECK(!is_known_below(weight.sym_size(0), 1), op, ": weight must have input channels: ",
+              "expected size 1 or more in dimension 0, got shape ", weight.sym_sizes());
   check_taps(op, weight);
   TORCH_CHECK(must_equal(sizes.in_channels, weight.sym_size(0)), op,
               ": input must have the channels that weight takes: expected ", weight.sym_size(0),

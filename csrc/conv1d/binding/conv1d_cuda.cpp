@@ -15,7 +15,8 @@ namespace gpuopt::conv1d {
 namespace {
 
 bool may_have_kernel(const Tensor& input, const Sizes& sizes) {
-  return is_own_dtype(input.scalar_type()) && sizes.batch > 0 && sizes.in_channels > 0;
+  return is_own_dtype(input.scalar_type()) && sizes.batch > 0 && sizes.in_channels > 0 &&
+         sizes.out_channels > 0;
 }
 
 // Computes the result of `pass`. Returns an undefined tensor if ATen is chosen.
@@ -39,19 +40,14 @@ Tensor own_forward(const ForwardCall& call, const Sizes& sizes) {
   return compute(chosen, Pass::kForward, call, sizes);
 }
 
+// Without `falls_back`, results for which ATen is chosen are undefined.
+template <bool falls_back>
 Tensor forward_cuda(const ForwardCall& call) {
   const Sizes sizes = concrete(check_forward(call));
   check_operands(call);
   const c10::cuda::CUDAGuard guard(call.input.device());
   const Tensor result = own_forward(call, sizes);
-  return result.defined() ? result : aten_forward(call, sizes);
-}
-
-Tensor own_forward_cuda(const ForwardCall& call) {
-  const Sizes sizes = concrete(check_forward(call));
-  check_operands(call);
-  const c10::cuda::CUDAGuard guard(call.input.device());
-  return own_forward(call, sizes);
+  return falls_back && !result.defined() ? aten_forward(call, sizes) : result;
 }
 
 Tensor grad_bias_of(const BackwardCall& call, const Sizes& sizes) {
@@ -113,33 +109,26 @@ Gradients own_backward(const BackwardCall& call, const Sizes& sizes) {
   return result;
 }
 
+// Without `falls_back`, the bias's gradient is computed if another one is.
+template <bool falls_back>
 Gradients backward_cuda(const BackwardCall& call) {
   const Sizes sizes = concrete(check_backward(call));
   check_operands(call);
   const c10::cuda::CUDAGuard guard(call.input.device());
   if (const auto fused = fused_backward(call, sizes)) return *fused;
-  if (call.activation != Activation::kNone) return backward_in_steps(call);
+  if (call.activation != Activation::kNone)
+    return falls_back ? backward_in_steps(call) : Gradients();
   const Mask& mask = call.mask;
-  auto [grad_input, grad_weight, grad_bias] = own_backward(call, sizes);
-  const Mask left{mask[0] && !grad_input.defined(), mask[1] && !grad_weight.defined(), false};
-  const Gradients others = aten_backward(call, sizes, left);
-  if (left[0]) grad_input = std::get<0>(others);
-  if (left[1]) grad_weight = std::get<1>(others);
-  if (mask[2]) grad_bias = grad_bias_of(call, sizes);
-  return {grad_input, grad_weight, grad_bias};
-}
-
-// The bias's gradient is computed if another one is.
-Gradients own_backward_cuda(const BackwardCall& call) {
-  const Sizes sizes = concrete(check_backward(call));
-  check_operands(call);
-  const c10::cuda::CUDAGuard guard(call.input.device());
-  if (const auto fused = fused_backward(call, sizes)) return *fused;
-  if (call.activation != Activation::kNone) return {};
   Gradients result = own_backward(call, sizes);
-  const auto& [grad_input, grad_weight, none] = result;
-  if (call.mask[2] && (grad_input.defined() || grad_weight.defined())) {
-    std::get<2>(result) = grad_bias_of(call, sizes);
+  auto& [grad_input, grad_weight, grad_bias] = result;
+  if (falls_back) {
+    const Mask left{mask[0] && !grad_input.defined(), mask[1] && !grad_weight.defined(), false};
+    const Gradients others = aten_backward(call, sizes, left);
+    if (left[0]) grad_input = std::get<0>(others);
+    if (left[1]) grad_weight = std::get<1>(others);
+  }
+  if (mask[2] && (falls_back || grad_input.defined() || grad_weight.defined())) {
+    grad_bias = grad_bias_of(call, sizes);
   }
   return result;
 }
@@ -202,8 +191,8 @@ Tensor causal_conv1d_update_cuda(const CausalConv1dUpdate& op) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  register_kernels<forward_cuda, backward_cuda>(m);
-  register_own<own_forward_cuda, own_backward_cuda>(m);
+  register_kernels<forward_cuda<true>, backward_cuda<true>>(m);
+  register_own<forward_cuda<false>, backward_cuda<false>>(m);
   impl<CausalConv1dUpdate, causal_conv1d_update_cuda>(m);
 }
 

@@ -105,6 +105,14 @@ Gradients transposed_gradients(const Geometry& of, const Tensor& grad, const Ten
   const Geometry convolution{of.stride, ends, of.dilation, of.groups};
   Gradients gradients;
   auto& [grad_input, grad_weight, grad_bias] = gradients;
+  if (mask[2]) grad_bias = sum_of_rows(grad);
+  if (has_no_channels(grad)) {
+    // A convolution without input channels would have no output channels either.
+    const Tensor zero = at::sum(grad);
+    if (mask[0]) grad_input = at::add(at::zeros_like(input), zero);
+    if (mask[1]) grad_weight = at::add(at::zeros_like(weight), zero);
+    return gradients;
+  }
   // Gradients of complex numbers are linear in the conjugates of the operands. A weight gradient
   // has the conjugate of its second argument.
   if (mask[0]) grad_input = convolution.convolve(from, weight.conj(), std::nullopt);
@@ -112,7 +120,6 @@ Gradients transposed_gradients(const Geometry& of, const Tensor& grad, const Ten
     grad_weight =
         std::get<1>(convolution.backward(input.conj(), from.conj(), weight, {false, true, false}));
   }
-  if (mask[2]) grad_bias = sum_of_rows(grad);
   return gradients;
 }
 

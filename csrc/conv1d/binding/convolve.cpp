@@ -1,6 +1,6 @@
 // gpuopt::convolve, made of other operators. Below kFftTaps taps it is an input gradient, or a
-// convolution with reversed taps. From there on it multiplies Fourier transforms of overlapping
-// blocks (overlap-save).
+// convolution with reversed taps. From there on it multiplies Fourier transforms: of overlapping
+// blocks (overlap-save), or of whole signals that are not much longer than the taps.
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
 #include <torch/library.h>
@@ -111,17 +111,36 @@ Tensor by_shifted_products(const Tensor& signals, const Tensor& kernels, const P
   return sum;
 }
 
+// The circular convolution of rows by transforms of `size` values. Shorter rows end with zeros.
+Tensor circular(const Tensor& signals, const Tensor& kernels, int64_t size) {
+  return signals.is_complex()
+             ? at::fft_ifft(at::fft_fft(signals, size) * at::fft_fft(kernels, size))
+             : at::fft_irfft(at::fft_rfft(signals, size) * at::fft_rfft(kernels, size), size);
+}
+
+// A symbolic size gets a power of two, which guards a range of sizes and not one of them.
+int64_t transform_size(const SymInt& least) {
+  if (const auto known = least.maybe_as_int()) return fft_size(*known);
+  int64_t size = 1;
+  while (size < least) size *= 2;
+  return size;
+}
+
 Tensor by_transforms(const Tensor& signals, const Tensor& kernels, const Part& part) {
   const int64_t taps = kernels.sym_size(1).guard_int(__FILE__, __LINE__);
-  const int64_t block = fft_block(taps, signals.sym_size(1) + taps - 1);
+  const int64_t block = fft_block(taps);
+  // The result begins there in the full one. What a circular convolution adds to it from behind its
+  // end must lie before the result.
+  const SymInt begin = taps - 1 - part.before, full = signals.sym_size(1) + taps - 1;
+  const SymInt least = (full - begin).max(begin + part.size);
+  if (least <= block) {
+    return circular(signals, kernels, transform_size(least)).narrow_symint(1, begin, part.size);
+  }
   const int64_t step = block - taps + 1;  // results per block
   const SymInt blocks = (part.size + step - 1) / step;
   const std::array<SymInt, 2> padding{part.before, part.after + blocks * step - part.size};
   const Tensor windows = at::constant_pad_nd_symint(signals, padding).unfold(1, block, step);
-  const Tensor result =
-      signals.is_complex()
-          ? at::fft_ifft(at::fft_fft(windows) * at::fft_fft(kernels, block).unsqueeze(1))
-          : at::fft_irfft(at::fft_rfft(windows) * at::fft_rfft(kernels, block).unsqueeze(1), block);
+  const Tensor result = circular(windows, kernels.unsqueeze(1), block);
   return result.narrow(2, taps - 1, step).flatten(1, 2).narrow_symint(1, 0, part.size);
 }
 

@@ -2,6 +2,8 @@
 // C++: tests run it without a GPU.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 
 namespace gpuopt::conv1d {
@@ -15,14 +17,25 @@ constexpr int64_t kFftTaps = 512;
 // than the taps.
 constexpr int64_t kFftBlockTaps = 8;
 
-// Values per block, a power of two: at least kFftBlockTaps times the taps, unless a smaller block
-// holds the full result. Size is int64_t or a symbolic integer.
-template <typename Size>
-int64_t fft_block(int64_t taps, const Size& full) {
-  int64_t block = 1;
-  while (block < taps) block *= 2;
-  while (block < kFftBlockTaps * taps && block < full) block *= 2;
-  return block;
+// Values per block, a power of two.
+inline int64_t fft_block(int64_t taps) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(kFftBlockTaps * taps)));
+}
+
+// The smallest even number from `least` on without prime factors above 7. FFT libraries have fast
+// code for these factors, and real transforms of even sizes are half as large inside.
+inline int64_t fft_size(int64_t least) {
+  int64_t best = INT64_MAX;
+  for (int64_t sevens = 2; sevens < best; sevens *= 7) {
+    for (int64_t fives = sevens; fives < best; fives *= 5) {
+      for (int64_t size = fives; size < best; size *= 3) {
+        int64_t even = size;
+        while (even < least) even *= 2;
+        best = std::min(best, even);
+      }
+    }
+  }
+  return best;
 }
 
 }  // namespace gpuopt::conv1d

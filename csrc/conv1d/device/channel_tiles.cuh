@@ -1,6 +1,7 @@
 // Tiles of depthwise channels-last signals in shared memory: some channels at some positions.
 #pragma once
 
+#include "common/recomputed.cuh"
 #include "conv1d/device/rows.cuh"
 
 namespace gpuopt::conv1d {
@@ -61,7 +62,7 @@ struct TileRows {
     visit<N>((octets + kOctets - 1) / kOctets, [&](uint32_t c, uint32_t first) {
       first *= kOctets;
       const int32_t position = begin + static_cast<int32_t>(8 * first);
-      const int64_t step = launder(from.step);  // the loop would keep many multiples
+      const int64_t step = recomputed(from.step);  // the loop would keep many multiples
       const T* address = from.at(position) + channel + c;
       Vec<T, N> values[8 * kOctets];
 #pragma unroll

@@ -8,12 +8,6 @@
 
 namespace gpuopt::conv1d {
 
-template <typename T>
-__device__ __forceinline__ compute_t<T> load_bias(const ChunkArgs& args, uint32_t channel) {
-  if (args.bias == nullptr) return 0;
-  return to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
-}
-
 // The chunk of a warp. A tile has kTile outputs.
 template <typename T, int kTile>
 struct Chunk {

@@ -15,105 +15,6 @@
 
 namespace gpuopt::conv1d {
 
-// Taps that are multiplied per iteration along contiguous rows.
-template <typename T>
-constexpr int kRowTaps = sizeof(T) == 8 ? 4 : 8;
-
-// C += A B with fragments of m16n8k16 (PTX ISA, "mma"). All threads of the warp take part.
-template <typename T>
-__device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint32_t (&a)[4],
-                                                      const uint32_t (&b)[2]) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<T, __half>) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
-        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-#else
-  // Without bf16 tensor cores, threads exchange their words by shuffles. A word holds two values. A
-  // thread's words of A are in rows lane / 4 and lane / 4 + 8, at columns 2 * (lane % 4) and 8
-  // further on. Its words of B are in column lane / 4, at rows 2 * (lane % 4) and 8 further on.
-  const uint32_t lane = threadIdx.x % 32;
-  const auto add = [](float& sum, uint32_t x, uint32_t y) {
-    T first[2], second[2];
-    memcpy(first, &x, sizeof(x));
-    memcpy(second, &y, sizeof(y));
-    sum += to_compute(first[0]) * to_compute(second[0]);
-    sum += to_compute(first[1]) * to_compute(second[1]);
-  };
-  const auto word_of = [](uint32_t word, uint32_t other) {
-    return __shfl_sync(0xffffffffu, word, static_cast<int>(other));
-  };
-#pragma unroll 1  // unrolling takes the compiler minutes
-  for (uint32_t i = 0; i < 4; ++i) {
-    uint32_t rows[4];
-    for (uint32_t j = 0; j < 4; ++j) rows[j] = word_of(a[j], lane / 4 * 4 + i);
-    for (uint32_t column = 0; column < 2; ++column) {
-      const uint32_t other = (2 * (lane % 4) + column) * 4 + i;
-      const uint32_t low = word_of(b[0], other), high = word_of(b[1], other);
-      for (uint32_t half = 0; half < 2; ++half) {
-        add(c[2 * half + column], rows[half], low);
-        add(c[2 * half + column], rows[half + 2], high);
-      }
-    }
-  }
-#endif
-}
-
-// Loads four 8 x 8 matrices as a thread's part of A (PTX ISA, "ldmatrix"). The rows of matrix i
-// begin at `own` + kVecs of lanes 8 i to 8 i + 7. All threads of the warp take part.
-template <int kVecs>
-__device__ __forceinline__ void load_matrices(uint32_t (&a)[4], const uint4* own) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4+%5];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(own))), "n"(kVecs * kVecBytes));
-#else
-  const uint4 vec = own[kVecs];
-  const uint32_t words[4] = {vec.x, vec.y, vec.z, vec.w};
-  const uint32_t lane = threadIdx.x % 32;
-  for (uint32_t i = 0; i < 4; ++i) {
-    for (uint32_t word = 0; word < 4; ++word) {
-      const uint32_t got =
-          __shfl_sync(0xffffffffu, words[word], static_cast<int>(8 * i + lane / 4));
-      if (lane % 4 == word) a[i] = got;
-    }
-  }
-#endif
-}
-
-// C += A B with fragments of m16n8k8.
-template <typename T>
-__device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint32_t (&a)[2],
-                                                      uint32_t b) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<T, __half>) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b));
-  }
-#else
-  const uint32_t wide_a[4] = {a[0], a[1], 0, 0}, wide_b[2] = {b, 0};
-  multiply_add_matrices<T>(c, wide_a, wide_b);
-#endif
-}
-
 // Loads a vector, or zeros if not `valid`, without a branch: several loads are in flight at once.
 template <typename T, int N>
 __device__ __forceinline__ Vec<T, N> load_vec_if(const T* aligned, bool valid) {
@@ -134,20 +35,6 @@ __device__ __forceinline__ Vec<T, N> load_vec_if(const T* aligned, bool valid) {
 template <typename T>
 __device__ __forceinline__ T load_if(const T* address, bool valid) {
   return load_vec_if<T, 1>(address, valid).values[0];
-}
-
-// Hides `value` from the compiler, so that code recomputes what follows from it instead of keeping
-// it in registers.
-template <typename Word>
-__device__ __forceinline__ Word launder(Word value) {
-#if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(Word) == 8) {
-    asm volatile("" : "+l"(value));
-  } else {
-    asm volatile("" : "+r"(value));
-  }
-#endif
-  return value;
 }
 
 // numerator / (1 + exp(-x)). Half types use approximate instructions, whose error of a few fp32 ulp
@@ -193,6 +80,30 @@ __device__ __forceinline__ void activate(C (&values)[Count], Activation activati
   } else {
     apply([](C x) { return x * C(0.5) * (C(1) + erf(x * C(0.70710678118654752440))); });
   }
+}
+
+// The bias of a channel, or 0 if there is none.
+template <typename T, typename Args>
+__device__ __forceinline__ compute_t<T> load_bias(const Args& args, int64_t channel) {
+  if (args.bias == nullptr) return 0;
+  return to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+}
+
+// Adds the bias, if there is one, and applies the activation.
+template <typename T, int Count, typename Args>
+__device__ __forceinline__ void finish(compute_t<T> (&sums)[Count], const Args& args,
+                                       compute_t<T> bias) {
+  if (args.bias != nullptr) {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) sums[i] += bias;
+  }
+  activate<T>(sums, args.activation);
+}
+
+// Values between the aligned vector below an address and the address.
+template <typename T>
+__device__ __forceinline__ int32_t offset_in_vec(const T* address) {
+  return static_cast<int32_t>(reinterpret_cast<uintptr_t>(address) / sizeof(T) % kVecSize<T>);
 }
 
 // Rows of a signal that are read as aligned vectors. A vector may reach into other rows, whose
@@ -358,7 +269,24 @@ __device__ __forceinline__ Vec<T, N> narrow(const compute_t<T>* values) {
   return vec;
 }
 
-// Stores values at the aligned position `begin` of a row. Positions outside [0, size) are skipped.
+// Stores a vector at the aligned position `begin` of a row. Positions outside [0, size) are
+// skipped.
+template <typename T, int N>
+__device__ __forceinline__ void store_edge(T* row, int32_t begin, int32_t size,
+                                           const Vec<T, N>& vec) {
+  if (begin >= 0 && begin <= size - N) {
+    store_whole(row + begin, vec);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if (static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(size)) {
+        row[begin + i] = vec.values[i];
+      }
+    }
+  }
+}
+
+// The same for several vectors.
 template <typename T, int Count>
 __device__ __forceinline__ void store_values(T* row, int32_t begin, int32_t size,
                                              const compute_t<T> (&values)[Count]) {

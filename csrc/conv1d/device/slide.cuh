@@ -1,6 +1,7 @@
 // A thread's neighbouring outputs along a contiguous row: taps slide over shared memory.
 #pragma once
 
+#include "conv1d/chunk.h"
 #include "conv1d/device/rows.cuh"
 
 namespace gpuopt::conv1d {
@@ -34,12 +35,12 @@ __device__ __forceinline__ void add_products(C (&sums)[kOutputs], const C (&wind
   }
 }
 
-// Adds one input row of the tile to a thread's outputs, kRowTaps taps per iteration. The window
+// Adds one input row of the tile to a thread's outputs, row_taps() taps per iteration. The window
 // begins `shift` bytes into the first vector and stays in registers.
 template <bool kOneStep, typename T, int P>
 __device__ __forceinline__ void slide(compute_t<T> (&sums)[P], const uint4* vecs, uint32_t shift,
                                       const compute_t<T>* taps, int32_t count) {
-  constexpr int N = kVecSize<T>, K = kRowTaps<T>;
+  constexpr int N = kVecSize<T>, K = row_taps(sizeof(T));
   compute_t<T> window[P + K];
   uint4 last;
   {

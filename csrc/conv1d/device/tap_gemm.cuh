@@ -3,6 +3,7 @@
 
 #include "common/workspace.h"
 #include "conv1d/device/launch.cuh"
+#include "conv1d/device/mma.cuh"
 #include "conv1d/device/rows.cuh"
 #include "conv1d/tap_gemm.h"
 
@@ -82,27 +83,6 @@ cudaError_t add_splits(const void* partial, const TapGemmResult& result, uint32_
   return launch_kernel(add_splits_kernel<T>,
                        launch_shape(ceil_div<int64_t>(count, kThreads), kThreads), stream,
                        static_cast<const float*>(partial), result, count, splits, channels, size);
-}
-
-// As load_matrices(), but each matrix is transposed: a thread's words hold values of one column.
-__device__ __forceinline__ void load_transposed(uint32_t (&a)[4], const uint4* own) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(own))));
-#else
-  const uint32_t words[4] = {own->x, own->y, own->z, own->w};
-  const uint32_t lane = threadIdx.x % 32;
-  for (uint32_t i = 0; i < 8; ++i) {  // half i % 2 of word i / 2
-    for (uint32_t word = 0; word < 4; ++word) {
-      const uint32_t row = 8 * (i / 2) + 2 * (lane % 4) + i % 2;
-      const uint32_t got = __shfl_sync(0xffffffffu, words[word], static_cast<int>(row));
-      if (lane / 8 != word) continue;
-      const uint32_t half = got >> lane / 4 % 2 * 16 & 0xffff;
-      a[i / 2] = i % 2 == 0 ? half : a[i / 2] | half << 16;
-    }
-  }
-#endif
 }
 
 }  // namespace gpuopt::conv1d

@@ -71,36 +71,12 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
   }
   __syncthreads();
 
-  // Multiply. Outputs replace the inputs of their row.
+  // Multiply.
 #pragma unroll 1
   for (uint32_t i = 0; i < own_channels; ++i) {
     const uint32_t c = warp + 8 * i;
-    uint4* const row = rows.row(c);
-    const T* const own_taps = taps_of(i) + kTapsBefore;
-    float bias = 0;
-    if (args.bias != nullptr) {
-      bias = to_compute(static_cast<const T*>(args.bias)[(tile.channel + c) * args.bias_stride]);
-    }
-    float sums[kVecs][4] = {};
-    multiply_chunks<T, kVecs>(sums, row + lane % 16 * kVecs + lane / 16,
-                              own_taps + 2 * (lane % 4) - static_cast<int32_t>(lane / 4),
-                              args.matrices);
-    Vec<T, 2> rounded[2 * kVecs];
-    finish_sums(rounded, sums, args, bias, [&](uint32_t output) {
-      const T* const own =
-          reinterpret_cast<const T*>(row) + chunk_pair<kVecs>(output / 2) + output % 2;
-      float sum = 0;
-#pragma unroll 1
-      for (int32_t k = 0; k < args.taps; ++k) {
-        sum = multiply_add(to_compute(own[k]), to_compute(own_taps[k]), sum);
-      }
-      return sum;
-    });
-    __syncwarp();
-#pragma unroll
-    for (uint32_t p = 0; p < 2 * kVecs; ++p) {
-      store_vec(reinterpret_cast<T*>(row) + chunk_pair<kVecs>(p), rounded[p]);
-    }
+    convolve_chunks<T, kVecs>(rows.row(c), taps_of(i) + kTapsBefore, /*ahead=*/0, /*dilation=*/1,
+                              args.matrices, args, load_bias<T>(args, tile.channel + c));
   }
   __syncthreads();
 
@@ -154,12 +130,7 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
 
   // Store.
   if (!exists) return;
-  if (args.bias != nullptr) {
-    const float bias = static_cast<const T*>(args.bias)[channel * args.bias_stride];
-#pragma unroll
-    for (float& sum : sums) sum += bias;
-  }
-  activate<T>(sums, args.activation);
+  finish<T>(sums, args, load_bias<T>(args, channel));
   const int32_t position = begin + static_cast<int32_t>(warp) * kSlideSums;
   T* to = tile.to.at(position) + channel;
 #pragma unroll
@@ -169,24 +140,15 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
   }
 }
 
-template <typename T>
-cudaError_t launch(const ChannelTilesPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    if constexpr (sizeof(T) == 4) {
-      return start(channel_slides_kernel<T>);
-    } else {
-      return plan.vecs == 1   ? start(channel_tiles_kernel<T, 1>)
-             : plan.vecs == 3 ? start(channel_tiles_kernel<T, 3>)
-                              : start(channel_tiles_kernel<T, 5>);
-    }
-  }
+template <Half T>
+auto kernel_of(const ChannelTilesPlan& plan) {
+  return plan.vecs == 1   ? channel_tiles_kernel<T, 1>
+         : plan.vecs == 3 ? channel_tiles_kernel<T, 3>
+                          : channel_tiles_kernel<T, 5>;
+}
+template <Single T>
+auto kernel_of(const ChannelTilesPlan&) {
+  return channel_slides_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

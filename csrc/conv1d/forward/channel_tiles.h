@@ -32,20 +32,6 @@ struct ChannelTilesArgs {
   bool has_vectors;
 };
 
-struct ChannelTilesPlan {
-  static constexpr const char* kName = "channel_tiles";
-  static constexpr const Costs& kCosts = costs::kChannelTiles;
-  LaunchShape launch;
-  ChannelTilesArgs args;
-  int vecs;  // fp16 and bf16: 1, 3 or 5 vectors of outputs per chunk. A tile has 16 chunks.
-
-  Terms terms(const Problem& p, const Device& device) const;
-  static std::optional<ChannelTilesPlan> make(const Problem& p, const Device& device);
-
- private:
-  bool choose_tile(const Problem& p, const Device& device, int64_t sequences, int64_t size);
-};
-
 // Whether a problem is depthwise with channels innermost, without a stride.
 inline bool has_channel_tiles(const Problem& p) {
   return p.from.channels == 1 && p.to.channels == 1 && p.from.channel_stride == 1 &&
@@ -58,87 +44,92 @@ inline int64_t phases_of(const Problem& p) { return std::min(p.dilation, p.to.si
 // Vectors of `width` rows in shared memory, see TileRows.
 inline int64_t row_vecs(int64_t width, int64_t pitch) { return width * pitch + width / 8; }
 
-inline std::optional<ChannelTilesPlan> ChannelTilesPlan::make(const Problem& p,
-                                                              const Device& device) {
-  if (!has_channel_tiles(p) || p.taps <= most_sliding_taps(is_half(p))) return {};
-  const int64_t phases = phases_of(p), sequences = p.batch * phases;
-  ChannelTilesPlan plan;
-  ChannelTilesArgs& args = plan.args;
-  set_operands(args, p);
-  args.from_stride = p.from.stride;
-  args.to_stride = p.to.stride;
-  args.weight_channel = p.weight.group_stride;
-  args.from_size = static_cast<int32_t>(p.from.size);
-  args.to_size = static_cast<int32_t>(p.to.size);
-  args.padding = static_cast<int32_t>(p.padding);
-  args.taps = static_cast<int32_t>(p.taps);
-  args.channels = static_cast<uint32_t>(p.groups);
-  args.phases = divide_by(phases);
-  args.dilation = divide_by(p.dilation);
-  args.taps_of = divide_by(p.taps);
-  args.has_vectors = has_vectors_of_channels(p, 8);
-  if (!plan.choose_tile(p, device, sequences, ceil_div(p.to.size, p.dilation))) return {};
-  return plan;
-}
+struct ChannelTilesPlan : PathPlan<ChannelTilesArgs> {
+  static constexpr const char* kName = "channel_tiles";
+  static constexpr const Costs& kCosts = costs::kChannelTiles;
+  int vecs;  // fp16 and bf16: 1, 3 or 5 vectors of outputs per chunk. A tile has 16 chunks.
 
-inline bool ChannelTilesPlan::choose_tile(const Problem& p, const Device& device, int64_t sequences,
-                                          int64_t size) {
-  const auto set = [&](int64_t width, int64_t positions, int64_t bytes) {
-    const int64_t tiles = ceil_div(size, positions), parts = ceil_div(p.groups, width);
-    args.width_shift = shift_of(width);
-    args.channel_parts = divide_by(parts);
-    args.tiles = divide_by(tiles);
-    launch = launch_shape(sequences * tiles * parts, kThreads, bytes);
-  };
-  if (!is_half(p)) {
-    const int64_t taps = std::min(p.taps, kSlideTaps);
-    const int64_t inputs = kSlidePositions + ceil_div(taps, kSlideStep) * kSlideStep;
-    vecs = 0;
-    args.matrices = args.taps_pitch = 0;
-    set(kSlideChannels, kSlidePositions,
-        (inputs * kSlideChannels + taps * (kSlideChannels + 1)) * 4);
-    return true;
+  static std::optional<ChannelTilesPlan> make(const Problem& p, const Device& device) {
+    if (!has_channel_tiles(p) || p.taps <= most_sliding_taps(is_half(p))) return {};
+    const int64_t phases = phases_of(p), sequences = p.batch * phases;
+    ChannelTilesPlan plan;
+    ChannelTilesArgs& args = plan.args;
+    set_operands(args, p);
+    args.from_stride = p.from.stride;
+    args.to_stride = p.to.stride;
+    args.weight_channel = p.weight.group_stride;
+    args.from_size = static_cast<int32_t>(p.from.size);
+    args.to_size = static_cast<int32_t>(p.to.size);
+    args.padding = static_cast<int32_t>(p.padding);
+    args.taps = static_cast<int32_t>(p.taps);
+    args.channels = static_cast<uint32_t>(p.groups);
+    args.phases = divide_by(phases);
+    args.dilation = divide_by(p.dilation);
+    args.taps_of = divide_by(p.taps);
+    args.has_vectors = has_vectors_of_channels(p, 8);
+    if (!plan.choose_tile(p, device, sequences, ceil_div(p.to.size, p.dilation))) return {};
+    return plan;
   }
-  // The first tap of row j and column n of B lies j - n positions behind the first input.
-  const int64_t matrices = (p.taps + 6) / 16 + 1,
-                taps_pitch = ceil_div<int64_t>(p.taps + 37, 8) * 8;
-  args.matrices = static_cast<uint32_t>(matrices);
-  args.taps_pitch = static_cast<uint32_t>(taps_pitch);
-  const int64_t shared = std::min<int64_t>(device.shared_bytes, kMostSharedBytes);
-  // Longer chunks read fewer inputs twice and load fewer fragments. Shorter ones fill the GPU.
-  double least = 0;
-  bool fits = false;
-  for (const int own : {1, 3, 5}) {
-    const int64_t pitch = 16 * own + 2 * matrices - 1;
-    const auto bytes_of = [&](int64_t width) {
-      return row_vecs(width, pitch) * kAccessBytes + width * taps_pitch * 2;
+
+  Terms terms(const Problem& p, const Device& device) const {
+    const double fill = fill_of(launch, device);
+    const double width = 1 << args.width_shift, positions = vecs ? 128 * vecs : kSlidePositions;
+    const double read = width * (positions + static_cast<double>(p.taps)) / kThreads;
+    // Of a warp or thread: matrices of 256 outputs, or multiply-adds by fours.
+    const double products = vecs ? width / 8 * args.matrices * vecs / 2
+                                 : 4 * static_cast<double>(ceil_div<int64_t>(p.taps, 4) * 4);
+    // Terms: values per SM and thread, products per SM and warp, values that are no vectors.
+    return {read * fill, read, products * fill, products, args.has_vectors ? 0 : read * fill};
+  }
+
+ private:
+  bool choose_tile(const Problem& p, const Device& device, int64_t sequences, int64_t size) {
+    const auto set = [&](int64_t width, int64_t positions, int64_t bytes) {
+      const int64_t tiles = ceil_div(size, positions), parts = ceil_div(p.groups, width);
+      args.width_shift = shift_of(width);
+      args.channel_parts = divide_by(parts);
+      args.tiles = divide_by(tiles);
+      launch = launch_shape(sequences * tiles * parts, kThreads, bytes);
     };
-    int64_t width = std::clamp<int64_t>(pow2_ceil(p.groups), 8, 64);
-    while (width > 8 && bytes_of(width) > std::min(shared, kTileBytes)) width /= 2;
-    if (bytes_of(width) > shared) continue;
-    // Cycles per tile: transposes, matrices and fragments. Tiles run at once up to kTileBlocks.
-    const auto tiles = static_cast<double>(sequences * ceil_div(p.groups, width) *
-                                           ceil_div<int64_t>(size, 128 * own));
-    const auto work = static_cast<double>(width * (pitch + 16 * own + matrices * (2 * own + 4)));
-    const double cost = work * std::max(tiles / (device.sms * kTileBlocks), 1.0);
-    if (fits && cost >= least) continue;
-    set(width, 128 * own, bytes_of(width));
-    least = cost;
-    vecs = own;
-    fits = true;
+    if (!is_half(p)) {
+      const int64_t taps = std::min(p.taps, kSlideTaps);
+      const int64_t inputs = kSlidePositions + ceil_div(taps, kSlideStep) * kSlideStep;
+      vecs = 0;
+      args.matrices = args.taps_pitch = 0;
+      set(kSlideChannels, kSlidePositions,
+          (inputs * kSlideChannels + taps * (kSlideChannels + 1)) * 4);
+      return true;
+    }
+    // The first tap of row j and column n of B lies j - n positions behind the first input.
+    const int64_t matrices = (p.taps + 6) / 16 + 1,
+                  taps_pitch = ceil_div<int64_t>(p.taps + 37, 8) * 8;
+    args.matrices = static_cast<uint32_t>(matrices);
+    args.taps_pitch = static_cast<uint32_t>(taps_pitch);
+    const int64_t shared = std::min<int64_t>(device.shared_bytes, kMostSharedBytes);
+    // Longer chunks read fewer inputs twice and load fewer fragments. Shorter ones fill the GPU.
+    double least = 0;
+    bool fits = false;
+    for (const int own : {1, 3, 5}) {
+      const int64_t pitch = 16 * own + 2 * matrices - 1;
+      const auto bytes_of = [&](int64_t width) {
+        return row_vecs(width, pitch) * kAccessBytes + width * taps_pitch * 2;
+      };
+      int64_t width = std::clamp<int64_t>(pow2_ceil(p.groups), 8, 64);
+      while (width > 8 && bytes_of(width) > std::min(shared, kTileBytes)) width /= 2;
+      if (bytes_of(width) > shared) continue;
+      // Cycles per tile: transposes, matrices and fragments. Tiles run at once up to kTileBlocks.
+      const auto tiles = static_cast<double>(sequences * ceil_div(p.groups, width) *
+                                             ceil_div<int64_t>(size, 128 * own));
+      const auto work = static_cast<double>(width * (pitch + 16 * own + matrices * (2 * own + 4)));
+      const double cost = work * std::max(tiles / (device.sms * kTileBlocks), 1.0);
+      if (fits && cost >= least) continue;
+      set(width, 128 * own, bytes_of(width));
+      least = cost;
+      vecs = own;
+      fits = true;
+    }
+    return fits;
   }
-  return fits;
-}
-
-inline Terms ChannelTilesPlan::terms(const Problem& p, const Device& device) const {
-  const double fill = fill_of(launch, device);
-  const double width = 1 << args.width_shift, positions = vecs ? 128 * vecs : kSlidePositions;
-  const double read = width * (positions + static_cast<double>(p.taps)) / kThreads;
-  // Of a warp or thread: matrices of 256 outputs, or multiply-adds by fours.
-  const double products = vecs ? width / 8 * args.matrices * vecs / 2
-                               : 4 * static_cast<double>(ceil_div<int64_t>(p.taps, 4) * 4);
-  // Terms: values per SM and thread, products per SM and warp, values that are no vectors.
-  return {read * fill, read, products * fill, products, args.has_vectors ? 0 : read * fill};
-}
+};
 
 }  // namespace gpuopt::conv1d

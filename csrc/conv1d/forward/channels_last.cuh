@@ -131,24 +131,15 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 }
 
-template <typename T>
-cudaError_t launch(const ChannelsLastPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    constexpr int kFew = kFewColumnTaps, kMost = most_sliding_taps(sizeof(T) == 2);
-    if (args.taps <= kFew && plan.values == 1) return start(channels_last_kernel<T, 1, kFew, 8>);
-    if constexpr (sizeof(T) == 2) {
-      if (plan.values == 4) return start(channels_last_kernel<T, 4, kFew, 8>);
-      if (plan.values == 2) return start(channels_last_kernel<T, 2, kMost, 8>);
-    }
-    return start(channels_last_kernel<T, 1, kMost, 8>);
+template <UpToSingle T>
+auto kernel_of(const ChannelsLastPlan& plan) {
+  constexpr int kFew = kFewColumnTaps, kMost = most_sliding_taps(sizeof(T) == 2);
+  if (plan.args.taps <= kFew && plan.values == 1) return channels_last_kernel<T, 1, kFew, 8>;
+  if constexpr (sizeof(T) == 2) {
+    if (plan.values == 4) return channels_last_kernel<T, 4, kFew, 8>;
+    if (plan.values == 2) return channels_last_kernel<T, 2, kMost, 8>;
   }
+  return channels_last_kernel<T, 1, kMost, 8>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -20,14 +20,11 @@ struct ChannelsLastArgs {
 // A kernel with more taps keeps more values in registers, so it takes fewer channels per thread.
 constexpr int64_t kFewColumnTaps = 4;
 
-struct ChannelsLastPlan {
+struct ChannelsLastPlan : PathPlan<ChannelsLastArgs> {
   static constexpr const char* kName = "channels_last";
   static constexpr const Costs& kCosts = costs::kChannelsLast;
-  LaunchShape launch;
-  ChannelsLastArgs args;
   int values;  // channels of a thread
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ChannelsLastPlan> make(const Problem& p, const Device& device) {
     if (!has_channel_tiles(p) || p.taps > most_sliding_taps(is_half(p))) return {};
     ChannelsLastPlan plan;
@@ -66,12 +63,12 @@ struct ChannelsLastPlan {
     args.dilation = divide_by(p.dilation);
     return plan;
   }
-};
 
-inline Terms ChannelsLastPlan::terms(const Problem& p, const Device& device) const {
-  // Terms: inputs of a thread's channels that an SM loads, their products, and scattered loads.
-  const double loads = fill_of(launch, device) * static_cast<double>(args.positions + args.taps);
-  return {loads, loads * static_cast<double>(p.taps * values), loads / args.vecs.divisor};
-}
+  Terms terms(const Problem& p, const Device& device) const {
+    // Terms: inputs of a thread's channels that an SM loads, their products, and scattered loads.
+    const double loads = fill_of(launch, device) * static_cast<double>(args.positions + args.taps);
+    return {loads, loads * static_cast<double>(p.taps * values), loads / args.vecs.divisor};
+  }
+};
 
 }  // namespace gpuopt::conv1d

@@ -3,7 +3,9 @@
 // or two tiles and loads all their inputs at once. Other warps hide the latency.
 #pragma once
 
+#include "common/recomputed.cuh"
 #include "conv1d/device/chunk.cuh"
+#include "conv1d/device/mma.cuh"
 #include "conv1d/forward/direct.h"
 
 namespace gpuopt::conv1d {
@@ -115,7 +117,7 @@ __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, 
 
   // Multiply and store.
   const auto sum_at = [&](int32_t position) {
-    const Chunk<T, kTile> again(args, launder(warp));
+    const Chunk<T, kTile> again(args, recomputed(warp));
     float sum = 0;
 #pragma unroll 1
     for (int32_t k = 0; k < args.taps; ++k) {
@@ -141,7 +143,7 @@ __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, 
     // The rest of the row.
     const int32_t behind = chunk.begin + kTiles * kTile;
     if (!chunk.is_last || behind >= args.to_size) return;
-    const Chunk<T, kTile> again(args, launder(warp));
+    const Chunk<T, kTile> again(args, recomputed(warp));
     const int32_t position = behind + lane, under = position - args.padding;
     const TapWords<T> all_taps(again.weight, args, 0);
     float sum[1] = {};
@@ -157,21 +159,10 @@ __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, 
   }
 }
 
-template <typename T>
-cudaError_t launch(const DirectPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) != 2) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    if (plan.tiles == 1) {
-      return plan.far ? start(direct_kernel<T, 1, true>) : start(direct_kernel<T, 1, false>);
-    }
-    return plan.far ? start(direct_kernel<T, 2, true>) : start(direct_kernel<T, 2, false>);
-  }
+template <Half T>
+auto kernel_of(const DirectPlan& plan) {
+  if (plan.tiles == 1) return plan.far ? direct_kernel<T, 1, true> : direct_kernel<T, 1, false>;
+  return plan.far ? direct_kernel<T, 2, true> : direct_kernel<T, 2, false>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -18,18 +18,6 @@ constexpr int kDirectRest = 32;  // outputs behind a row's last tile, at most
 // Threads of a block whose warps compute `tiles` tiles each.
 constexpr int direct_threads(int tiles) { return tiles == 1 ? 256 : 128; }
 
-struct DirectPlan {
-  static constexpr const char* kName = "direct";
-  static constexpr const Costs& kCosts = costs::kDirect;
-  LaunchShape launch;
-  ChunkArgs args;
-  int tiles;  // per warp: 1 or 2
-  bool far;   // taps span 32 positions instead of 16
-
-  Terms terms(const Problem& p, const Device& device) const;
-  static std::optional<DirectPlan> make(const Problem& p, const Device& device);
-};
-
 // The warps of a row, if a warp has one tile (`tiles`) or two (`pairs`). Two tiles are chosen if
 // enough of the outputs that warps could compute in the same time exist (`filled`).
 struct DirectRow {
@@ -51,30 +39,37 @@ struct DirectRow {
   }
 };
 
-inline std::optional<DirectPlan> DirectPlan::make(const Problem& p, const Device&) {
-  const bool whole_quads =
-      p.from.size % kDirectQuad == 0 && has_aligned_rows(p, p.from, kDirectQuad);
-  if (!is_half(p) || p.from.channels > 1 || has_dilation(p) || p.taps > kDirectTaps ||
-      !whole_quads || !has_plain_rows(p) || !has_unit_stride(p)) {
-    return {};
-  }
-  const DirectRow row(p);
-  DirectPlan plan;
-  plan.tiles = row.tiles > 1 && row.filled ? 2 : 1;
-  plan.far = row.far;
-  ChunkShape shape;
-  shape.warp_tiles = plan.tiles;
-  shape.row_warps = plan.tiles > 1 ? row.pairs : row.tiles;
-  shape.warps = out_rows(p) * shape.row_warps;
-  const int threads = direct_threads(plan.tiles);
-  plan.launch = launch_shape(ceil_div<int64_t>(shape.warps, threads / 32), threads);
-  plan.args = chunk_args(p, shape);
-  return plan;
-}
+struct DirectPlan : PathPlan<ChunkArgs> {
+  static constexpr const char* kName = "direct";
+  static constexpr const Costs& kCosts = costs::kDirect;
+  int tiles;  // per warp: 1 or 2
+  bool far;   // taps span 32 positions instead of 16
 
-inline Terms DirectPlan::terms(const Problem& p, const Device& device) const {
-  // Terms: mma per warp, threads.
-  return {static_cast<double>(tiles * (p.taps > 6 ? 2 : 1)), fill_of(launch, device)};
-}
+  static std::optional<DirectPlan> make(const Problem& p, const Device&) {
+    const bool whole_quads =
+        p.from.size % kDirectQuad == 0 && has_aligned_rows(p, p.from, kDirectQuad);
+    if (!is_half(p) || p.from.channels > 1 || has_dilation(p) || p.taps > kDirectTaps ||
+        !whole_quads || !has_plain_rows(p) || !has_unit_stride(p)) {
+      return {};
+    }
+    const DirectRow row(p);
+    DirectPlan plan;
+    plan.tiles = row.tiles > 1 && row.filled ? 2 : 1;
+    plan.far = row.far;
+    ChunkShape shape;
+    shape.warp_tiles = plan.tiles;
+    shape.row_warps = plan.tiles > 1 ? row.pairs : row.tiles;
+    shape.warps = out_rows(p) * shape.row_warps;
+    const int threads = direct_threads(plan.tiles);
+    plan.launch = launch_shape(ceil_div<int64_t>(shape.warps, threads / 32), threads);
+    plan.args = chunk_args(p, shape);
+    return plan;
+  }
+
+  Terms terms(const Problem& p, const Device& device) const {
+    // Terms: mma per warp, threads.
+    return {static_cast<double>(tiles * (p.taps > 6 ? 2 : 1)), fill_of(launch, device)};
+  }
+};
 
 }  // namespace gpuopt::conv1d

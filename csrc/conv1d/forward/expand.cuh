@@ -63,8 +63,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
   const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
                         int64_t{group} * args.in_channels * args.from_channel;
   const auto ahead_of = [&](uint32_t c) {
-    return static_cast<int32_t>(
-        reinterpret_cast<uintptr_t>(from + c * args.from_channel + first_value) / sizeof(T) % N);
+    return offset_in_vec(from + c * args.from_channel + first_value);
   };
   const Rows<T> rows{args.first_vec, args.last_vec};
   // Load inputs.
@@ -121,11 +120,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
 #pragma unroll
       for (int j = 0; j < N; ++j) sums[j] = multiply_add(own[i], window[i][j], sums[j]);
     }
-    if (args.bias != nullptr) {
-#pragma unroll
-      for (int j = 0; j < N; ++j) sums[j] += own[kProducts];
-    }
-    activate<T>(sums, args.activation);
+    finish<T>(sums, args, own[kProducts]);
     if (whole) {
       store_whole(to, narrow<T, N>(sums));
     } else {
@@ -140,33 +135,14 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
   }
 }
 
-template <typename T>
-cudaError_t launch(const ExpandPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) != 4) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    switch (plan.products) {
-      case 4:
-        return start(expand_kernel<T, 4>);
-      case 6:
-        return start(expand_kernel<T, 6>);
-      case 8:
-        return start(expand_kernel<T, 8>);
-      case 10:
-        return start(expand_kernel<T, 10>);
-      case 12:
-        return start(expand_kernel<T, 12>);
-      case 16:
-        return start(expand_kernel<T, 16>);
-      default:
-        return cudaErrorInvalidValue;
-    }
-  }
+template <Single T>
+auto kernel_of(const ExpandPlan& plan) {
+  return plan.products == 4    ? expand_kernel<T, 4>
+         : plan.products == 6  ? expand_kernel<T, 6>
+         : plan.products == 8  ? expand_kernel<T, 8>
+         : plan.products == 10 ? expand_kernel<T, 10>
+         : plan.products == 12 ? expand_kernel<T, 12>
+                               : expand_kernel<T, 16>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -94,52 +94,47 @@ inline ExpandArgs expand_args(const Problem& p, const ExpandChannels& channels, 
   return args;
 }
 
-struct ExpandPlan {
+struct ExpandPlan : PathPlan<ExpandArgs> {
   static constexpr const char* kName = "expand";
   static constexpr const Costs& kCosts = costs::kExpand;
-  LaunchShape launch;
-  ExpandArgs args;
   int products;  // multiply-adds per output that the kernel is compiled for
 
-  Terms terms(const Problem& p, const Device& device) const;
-  static std::optional<ExpandPlan> make(const Problem& p, const Device& device);
-};
-
-inline std::optional<ExpandPlan> ExpandPlan::make(const Problem& p, const Device& device) {
-  const int64_t products = macs_per_output(p);
-  if (item_of(p) != 4 || products > 16 || !has_plain_rows(p)) return {};
-  const int64_t item = item_of(p), values = kAccessBytes / item;
-  ExpandChannels channels(p);
-  if (channels.in_class < kExpandChannels) return {};
-  ExpandPlan plan;
-  plan.products = products <= 4 ? 4 : static_cast<int>(ceil_div<int64_t>(products, 2) * 2);
-  if (plan.products == 14) plan.products = 16;
-  const int64_t tile_outputs = kChunkThreads * values;
-  const int64_t row_tiles = ceil_div(p.to.size + channels.slack(p), tile_outputs);
-  const int64_t row_vecs = ceil_div((tile_outputs - 1) * p.stride + span_of(p) + values, values);
-  channels.block = std::min<int64_t>(channels.in_class, 128);
-  const int64_t bytes = channels.block * expand_pitch(plan.products, item) * item +
-                        p.from.channels * row_vecs * kAccessBytes;
-  if (bytes > kSharedBytes) return {};
-  const int64_t others = p.batch * p.groups * channels.cycle * row_tiles;
-  // More blocks shorten the tail in which some SMs are idle.
-  while (channels.block >= 32 &&
-         others * ceil_div(channels.in_class, channels.block) <= int64_t{device.sms} * 48) {
-    channels.block = ceil_div<int64_t>(channels.block, 8) * 4;
+  static std::optional<ExpandPlan> make(const Problem& p, const Device& device) {
+    const int64_t products = macs_per_output(p);
+    if (item_of(p) != 4 || products > 16 || !has_plain_rows(p)) return {};
+    const int64_t item = item_of(p), values = kAccessBytes / item;
+    ExpandChannels channels(p);
+    if (channels.in_class < kExpandChannels) return {};
+    ExpandPlan plan;
+    plan.products = products <= 4 ? 4 : static_cast<int>(ceil_div<int64_t>(products, 2) * 2);
+    if (plan.products == 14) plan.products = 16;
+    const int64_t tile_outputs = kChunkThreads * values;
+    const int64_t row_tiles = ceil_div(p.to.size + channels.slack(p), tile_outputs);
+    const int64_t row_vecs = ceil_div((tile_outputs - 1) * p.stride + span_of(p) + values, values);
+    channels.block = std::min<int64_t>(channels.in_class, 128);
+    const int64_t bytes = channels.block * expand_pitch(plan.products, item) * item +
+                          p.from.channels * row_vecs * kAccessBytes;
+    if (bytes > kSharedBytes) return {};
+    const int64_t others = p.batch * p.groups * channels.cycle * row_tiles;
+    // More blocks shorten the tail in which some SMs are idle.
+    while (channels.block >= 32 &&
+           others * ceil_div(channels.in_class, channels.block) <= int64_t{device.sms} * 48) {
+      channels.block = ceil_div<int64_t>(channels.block, 8) * 4;
+    }
+    const int64_t blocks = channels.share(device, others, 4);
+    plan.launch = launch_shape(blocks, kChunkThreads, bytes);
+    plan.args = expand_args(p, channels, row_tiles, row_vecs);
+    return plan;
   }
-  const int64_t blocks = channels.share(device, others, 4);
-  plan.launch = launch_shape(blocks, kChunkThreads, bytes);
-  plan.args = expand_args(p, channels, row_tiles, row_vecs);
-  return plan;
-}
 
-inline Terms ExpandPlan::terms(const Problem& p, const Device& device) const {
-  const double channels = args.block_channels, fill = fill_of(launch, device);
-  const double macs = channels * static_cast<double>(macs_per_output(p));
-  // Terms: multiply-adds per thread and per SM, inputs, output channels.
-  return {macs, macs * fill,
-          static_cast<double>(launch.shared_bytes) * blocks_per_sm(launch, device) / 1e5,
-          channels * fill};
-}
+  Terms terms(const Problem& p, const Device& device) const {
+    const double channels = args.block_channels, fill = fill_of(launch, device);
+    const double macs = channels * static_cast<double>(macs_per_output(p));
+    // Terms: multiply-adds per thread and per SM, inputs, output channels.
+    return {macs, macs * fill,
+            static_cast<double>(launch.shared_bytes) * blocks_per_sm(launch, device) / 1e5,
+            channels * fill};
+  }
+};
 
 }  // namespace gpuopt::conv1d

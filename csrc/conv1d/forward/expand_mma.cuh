@@ -5,6 +5,7 @@
 //   w[m][(c, k)]            x  x[(c, k)][position]       =  y[m][position]
 #pragma once
 
+#include "conv1d/device/mma.cuh"
 #include "conv1d/forward/expand.cuh"
 #include "conv1d/forward/expand_mma.h"
 
@@ -14,7 +15,7 @@ namespace gpuopt::conv1d {
 template <int kSteps>
 __device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4* vecs) {
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) load_matrices<0>(a[s], vecs + 2 * s);
+  for (int s = 0; s < kSteps; ++s) load_fragment(a[s], vecs + 2 * s);
 }
 
 // An output has up to 16 * kSteps multiply-adds. Missing taps and inputs are 0.
@@ -27,48 +28,46 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   constexpr int kParts = kExpandMmaParts;
   extern __shared__ uint4 shared[];
   launch_dependents();
-  const ExpandArgs& base = args.base;
   uint32_t image = blockIdx.x;
-  const uint32_t channel_class = base.cycle.divmod(image);
-  const uint32_t tile = base.tiles.divmod(image);
-  const uint32_t part = base.parts.divmod(image);
-  const uint32_t group = base.groups.divmod(image);
-  const uint32_t cycle = base.cycle.divisor;
+  const uint32_t channel_class = args.cycle.divmod(image);
+  const uint32_t tile = args.tiles.divmod(image);
+  const uint32_t part = args.parts.divmod(image);
+  const uint32_t group = args.groups.divmod(image);
+  const uint32_t cycle = args.cycle.divisor;
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const uint32_t first_channel = channel_class + part * base.block_channels * cycle;
+  const uint32_t first_channel = channel_class + part * args.block_channels * cycle;
   grid_dependency_wait();
-  if (first_channel >= base.out_channels) return;
+  if (first_channel >= args.out_channels) return;
 
   const uint32_t channels =
-      min(base.block_channels, (base.out_channels - first_channel + cycle - 1) / cycle);
+      min(args.block_channels, (args.out_channels - first_channel + cycle - 1) / cycle);
   const uint32_t rows = (channels + 15) / 16 * 16;
   T* const taps = reinterpret_cast<T*>(shared);
-  float* const biases = reinterpret_cast<float*>(shared + base.block_channels * kRowVecs);
-  uint4* const vecs = shared + base.block_channels * kRowVecs + base.block_channels / 4;
-  T* const to = static_cast<T*>(base.to) + image * base.to_batch +
-                (int64_t{group} * base.out_channels + first_channel) * base.to_channel;
+  float* const biases = reinterpret_cast<float*>(shared + args.block_channels * kRowVecs);
+  uint4* const vecs = shared + args.block_channels * kRowVecs + args.block_channels / 4;
+  T* const to = static_cast<T*>(args.to) + image * args.to_batch +
+                (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
   const auto misaligned =
-      static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % base.aligned);
+      static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % args.aligned);
   const int32_t block_positions =
       static_cast<int32_t>(args.iterations) * (kChunkThreads / 32) * 32 * kParts;
   const int32_t block_begin = static_cast<int32_t>(tile) * block_positions - misaligned;
-  const int32_t first = block_begin * base.step - static_cast<int32_t>(base.padding);
-  const T* const from = static_cast<const T*>(base.from) + image * base.from_batch +
-                        int64_t{group} * base.in_channels * base.from_channel;
+  const int32_t first = block_begin * args.step - static_cast<int32_t>(args.padding);
+  const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
+                        int64_t{group} * args.in_channels * args.from_channel;
   const auto ahead_of = [&](uint32_t c) {
-    return static_cast<int32_t>(reinterpret_cast<uintptr_t>(from + c * base.from_channel + first) /
-                                sizeof(T) % N);
+    return offset_in_vec(from + c * args.from_channel + first);
   };
   // Load inputs.
-  const Rows<T> input_rows{base.first_vec, base.last_vec};
-  for (uint32_t c = 0; c < base.in_channels; ++c) {
-    input_rows.copy_vecs(vecs + c * base.row_vecs, from + c * base.from_channel,
-                         first - ahead_of(c), static_cast<int32_t>(base.from_size),
-                         static_cast<int32_t>(base.row_vecs), static_cast<int32_t>(threadIdx.x),
+  const Rows<T> input_rows{args.first_vec, args.last_vec};
+  for (uint32_t c = 0; c < args.in_channels; ++c) {
+    input_rows.copy_vecs(vecs + c * args.row_vecs, from + c * args.from_channel,
+                         first - ahead_of(c), static_cast<int32_t>(args.from_size),
+                         static_cast<int32_t>(args.row_vecs), static_cast<int32_t>(threadIdx.x),
                          kChunkThreads);
   }
-  const T* const weight = static_cast<const T*>(base.weight) + group * base.weight_group +
-                          first_channel * base.weight_out;
+  const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
+                          first_channel * args.weight_out;
   // Load taps and biases.
   for (uint32_t m = threadIdx.x; m < rows; m += kChunkThreads) {
     uint4* const row = shared + m * kRowVecs;
@@ -77,25 +76,25 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     float bias = 0;
     if (m < channels) {
       T* own = taps + m * kPitch;
-      for (uint32_t c = 0; c < base.in_channels; ++c) {
-        const T* value = weight + int64_t{m} * cycle * base.weight_out + c * base.weight_in;
+      for (uint32_t c = 0; c < args.in_channels; ++c) {
+        const T* value = weight + int64_t{m} * cycle * args.weight_out + c * args.weight_in;
 #pragma unroll 1
-        for (int32_t first = 0; first < base.taps; first += 16) {
+        for (int32_t first = 0; first < args.taps; first += 16) {
           // All 16 loads are in flight at once.
           T some[16];
 #pragma unroll
           for (int i = 0; i < 16; ++i) {
-            some[i] = load_if(value + (first + i) * base.weight_tap, first + i < base.taps);
+            some[i] = load_if(value + (first + i) * args.weight_tap, first + i < args.taps);
           }
 #pragma unroll
           for (int i = 0; i < 16; ++i) {
-            if (first + i < base.taps) *own++ = some[i];
+            if (first + i < args.taps) *own++ = some[i];
           }
         }
       }
-      if (base.bias != nullptr) {
-        const int64_t channel = int64_t{group} * base.out_channels + first_channel + m * cycle;
-        bias = to_compute(static_cast<const T*>(base.bias)[channel * base.bias_stride]);
+      if (args.bias != nullptr) {
+        const int64_t channel = int64_t{group} * args.out_channels + first_channel + m * cycle;
+        bias = to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
       }
     }
     biases[m] = bias;
@@ -103,16 +102,16 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   wait_for_copies();
   __syncthreads();
 
-  const auto products = static_cast<int32_t>(base.in_channels) * base.taps;
+  const auto products = static_cast<int32_t>(args.in_channels) * args.taps;
   // Offsets of the inputs in the thread's rows of B: rows 2 * (lane % 4) + 0, 1, 8 and 9 of each
   // 16.
   int32_t offsets[kSteps][4];
 #pragma unroll
   for (int i = 0; i < 4 * kSteps; ++i) {
     const auto product = static_cast<int32_t>(i / 4 * 16 + i / 2 % 2 * 8 + 2 * (lane % 4) + i % 2);
-    const int32_t c = product / base.taps, k = product - c * base.taps;
-    offsets[i / 4][i % 4] = product < products ? c * static_cast<int32_t>(base.row_vecs) * N +
-                                                     ahead_of(c) + k * base.dilation
+    const int32_t c = product / args.taps, k = product - c * args.taps;
+    offsets[i / 4][i % 4] = product < products ? c * static_cast<int32_t>(args.row_vecs) * N +
+                                                     ahead_of(c) + k * args.dilation
                                                : -1;
   }
   const T* const values = reinterpret_cast<const T*>(vecs);
@@ -121,7 +120,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   for (uint32_t iteration = 0; iteration < args.iterations; ++iteration) {
     const auto warp_begin =
         static_cast<int32_t>((iteration * (kChunkThreads / 32) + warp) * 32 * kParts);
-    if (block_begin + warp_begin >= base.to_size) break;
+    if (block_begin + warp_begin >= args.to_size) break;
     // Load B. Column n of mma t is position 8 (n / 2) + 2 t + n % 2, so a thread computes 8
     // neighbouring outputs.
     uint32_t b[kParts][4][kSteps][2];
@@ -130,7 +129,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
 #pragma unroll
       for (int t = 0; t < 4; ++t) {
         const auto position = static_cast<int32_t>(lane / 8 * 8 + lane / 4 % 2 + 2 * t + 32 * p);
-        const T* const own = values + (warp_begin + position) * base.step;
+        const T* const own = values + (warp_begin + position) * args.step;
 #pragma unroll
         for (int s = 0; s < kSteps; ++s) {
 #pragma unroll
@@ -148,7 +147,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     }
     const int32_t begin = block_begin + warp_begin + static_cast<int32_t>(lane % 4 * 8);
     const bool whole =
-        block_begin + warp_begin >= 0 && block_begin + warp_begin <= base.to_size - 32 * kParts;
+        block_begin + warp_begin >= 0 && block_begin + warp_begin <= args.to_size - 32 * kParts;
     // Multiply and store, 16 channels per iteration.
 #pragma unroll 1
     for (uint32_t m = 0; m < channels; m += 16) {
@@ -168,21 +167,21 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
         const uint32_t channel = m + 8 * row + lane / 4;
         if (channel >= channels) break;
         const float bias = biases[channel];
-        T* const out = to + int64_t{channel} * cycle * base.to_channel;
+        T* const out = to + int64_t{channel} * cycle * args.to_channel;
 #pragma unroll
         for (int p = 0; p < kParts; ++p) {
           float own[8];
 #pragma unroll
           for (int i = 0; i < 8; ++i) own[i] = sums[p][i / 2][2 * row + i % 2];
-          if (base.bias != nullptr) {
+          if (args.bias != nullptr) {
 #pragma unroll
             for (int i = 0; i < 8; ++i) own[i] += bias;
           }
-          if constexpr (kActivates) activate<T>(own, base.activation);
+          if constexpr (kActivates) activate<T>(own, args.activation);
           if (whole) {
             store_whole(out + begin + 32 * p, narrow<T, 8>(own));
           } else {
-            store_values<T, 8>(out, begin + 32 * p, static_cast<int32_t>(base.to_size), own);
+            store_values<T, 8>(out, begin + 32 * p, static_cast<int32_t>(args.to_size), own);
           }
         }
       }
@@ -190,23 +189,12 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   }
 }
 
-template <typename T>
-cudaError_t launch(const ExpandMmaPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) != 2) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.base.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    if (args.base.activation == Activation::kNone) {
-      return plan.steps == 1 ? start(expand_mma_kernel<T, 1, false>)
-                             : start(expand_mma_kernel<T, 2, false>);
-    }
-    return plan.steps == 1 ? start(expand_mma_kernel<T, 1, true>)
-                           : start(expand_mma_kernel<T, 2, true>);
+template <Half T>
+auto kernel_of(const ExpandMmaPlan& plan) {
+  if (plan.args.activation == Activation::kNone) {
+    return plan.steps == 1 ? expand_mma_kernel<T, 1, false> : expand_mma_kernel<T, 2, false>;
   }
+  return plan.steps == 1 ? expand_mma_kernel<T, 1, true> : expand_mma_kernel<T, 2, true>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -40,20 +40,13 @@ __device__ __forceinline__ bool find_lane(ValuesLane& lane, const GeneralArgs& a
 template <typename T, int kChannels, int kPositions>
 __device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kPositions],
                                               const ValuesLane& lane, const GeneralArgs& args) {
-  using C = compute_t<T>;
 #pragma unroll
   for (int m = 0; m < kChannels; ++m) {
     if (lane.channel + m >= args.out_channels) break;
     const int64_t channel = int64_t{lane.group} * args.out_channels + lane.channel + m;
-    const C bias = args.bias == nullptr
-                       ? C(0)
-                       : to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+    const compute_t<T> bias = load_bias<T>(args, channel);
     T* const to = static_cast<T*>(args.to) + lane.image * args.to_batch + channel * args.to_channel;
-    if (args.bias != nullptr) {
-#pragma unroll
-      for (int j = 0; j < kPositions; ++j) sums[m][j] += bias;
-    }
-    activate<T>(sums[m], args.activation);
+    finish<T>(sums[m], args, bias);
 #pragma unroll
     for (int j = 0; j < kPositions; ++j) {
       const int64_t position = lane.position + j * lane.position_stride;
@@ -145,13 +138,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T>
-cudaError_t launch(const GeneralPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.to = to;
+auto kernel_of(const GeneralPlan& plan) {
   constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // if a thread has several
-  return launch_kernel(
-      plan.channels == 4 ? general_kernel<T, kChannels, 4> : general_kernel<T, 1, 4>, plan.launch,
-      stream, args);
+  return plan.channels == 4 ? general_kernel<T, kChannels, 4> : general_kernel<T, 1, 4>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -27,65 +27,60 @@ inline int general_channels(const Problem& p) {
   return p.to.channels >= 4 && item_of(p) < 8 ? 4 : 1;
 }
 
-struct GeneralPlan {
+struct GeneralPlan : PathPlan<GeneralArgs> {
   static constexpr const char* kName = "general";
   static constexpr const Costs& kCosts = costs::kGeneral;
-  LaunchShape launch;
-  GeneralArgs args;
   int channels;   // output channels per thread: 1 or 4
   int positions;  // per thread: 1 or 4
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<GeneralPlan> make(const Problem& p, const Device&) {
     return make(p, /*one_position=*/false);
   }
-  static std::optional<GeneralPlan> make(const Problem& p, bool one_position);
-};
-
-inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, bool one_position) {
-  GeneralPlan plan;
-  plan.channels = general_channels(p);
-  plan.positions = plan.channels == 1 && one_position ? 1 : 4;
-  const int64_t tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
-  const int64_t rows = p.batch * p.groups * tiles;
-  // One group of one example can't be split into launches, which count threads with 31 bits.
-  const bool few_lanes = p.to.channels * p.to.size < kMaxIndex32;
-  GeneralArgs& args = plan.args;
-  args.channels_first =
-      has_channels_last(p.to) && p.to.size > 1 && p.groups * p.to.channels >= 8 && few_lanes;
-  int64_t width = 1;  // neighbouring threads with neighbouring positions
-  if (!args.channels_first) {
-    while (width < 32 && width * plan.positions < p.to.size) width *= 2;
+  static std::optional<GeneralPlan> make(const Problem& p, bool one_position) {
+    GeneralPlan plan;
+    plan.channels = general_channels(p);
+    plan.positions = plan.channels == 1 && one_position ? 1 : 4;
+    const int64_t tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
+    const int64_t rows = p.batch * p.groups * tiles;
+    // One group of one example can't be split into launches, which count threads with 31 bits.
+    const bool few_lanes = p.to.channels * p.to.size < kMaxIndex32;
+    GeneralArgs& args = plan.args;
+    args.channels_first =
+        has_channels_last(p.to) && p.to.size > 1 && p.groups * p.to.channels >= 8 && few_lanes;
+    int64_t width = 1;  // neighbouring threads with neighbouring positions
+    if (!args.channels_first) {
+      while (width < 32 && width * plan.positions < p.to.size) width *= 2;
+    }
+    const int64_t row_tiles = ceil_div<int64_t>(p.to.size, width * plan.positions);
+    if (rows * row_tiles > kMaxIndex32 - kThreads) return {};
+    args.lanes = rows * row_tiles * width;
+    plan.launch = launch_shape(ceil_div<int64_t>(args.lanes, kThreads), kThreads);
+    set_operands(args, p);
+    set_strides(args, p);
+    set_channels(args, p);
+    args.from_stride = p.from.stride;
+    args.to_stride = p.to.stride;
+    args.from_size = p.from.size;
+    args.to_size = p.to.size;
+    args.step = p.stride;
+    args.padding = p.padding;
+    args.dilation = p.dilation;
+    args.taps = p.taps;
+    args.row_tiles = divide_by(row_tiles);
+    args.tiles = divide_by(tiles);
+    args.groups = divide_by(p.groups);
+    args.width_shift = shift_of(width);
+    return plan;
   }
-  const int64_t row_tiles = ceil_div<int64_t>(p.to.size, width * plan.positions);
-  if (rows * row_tiles > kMaxIndex32 - kThreads) return {};
-  args.lanes = rows * row_tiles * width;
-  plan.launch = launch_shape(ceil_div<int64_t>(args.lanes, kThreads), kThreads);
-  set_operands(args, p);
-  set_strides(args, p);
-  set_channels(args, p);
-  args.from_stride = p.from.stride;
-  args.to_stride = p.to.stride;
-  args.from_size = p.from.size;
-  args.to_size = p.to.size;
-  args.step = p.stride;
-  args.padding = p.padding;
-  args.dilation = p.dilation;
-  args.taps = p.taps;
-  args.row_tiles = divide_by(row_tiles);
-  args.tiles = divide_by(tiles);
-  args.groups = divide_by(p.groups);
-  args.width_shift = shift_of(width);
-  return plan;
-}
 
-inline Terms GeneralPlan::terms(const Problem& p, const Device& device) const {
-  const double fill = fill_of(launch, device);
-  const auto in = static_cast<double>(p.from.channels);
-  const double loads = in * static_cast<double>(p.taps) * positions * fill;
-  // Terms: threads, dependent loads per thread, multiply-adds, scattered loads.
-  return {fill, in * static_cast<double>(p.taps / 4 + p.taps % 4), loads * channels,
-          args.channels_first ? 0 : loads * scatter_of(p.from)};
-}
+  Terms terms(const Problem& p, const Device& device) const {
+    const double fill = fill_of(launch, device);
+    const auto in = static_cast<double>(p.from.channels);
+    const double loads = in * static_cast<double>(p.taps) * positions * fill;
+    // Terms: threads, dependent loads per thread, multiply-adds, scattered loads.
+    return {fill, in * static_cast<double>(p.taps / 4 + p.taps % 4), loads * channels,
+            args.channels_first ? 0 : loads * scatter_of(p.from)};
+  }
+};
 
 }  // namespace gpuopt::conv1d

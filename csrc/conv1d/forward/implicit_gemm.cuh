@@ -6,6 +6,7 @@
 //   w[m][(c, k)]            x  x[c, i * stride + k * dilation]  =  y[m][i]
 #pragma once
 
+#include "conv1d/device/mma.cuh"
 #include "conv1d/device/rows.cuh"
 #include "conv1d/forward/implicit_gemm_lanes.cuh"
 
@@ -38,11 +39,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   // The outputs of a tile overwrite its inputs. Their rows have the same alignment as in memory. If
   // rows are not contiguous, neighbours are channels.
   T* const made = reinterpret_cast<T*>(vecs);
-  // Values between the aligned vector below an address and the address.
-  const auto ahead_of = [](const T* address) {
-    return static_cast<int32_t>(reinterpret_cast<uintptr_t>(address) / sizeof(T) % N);
-  };
-  const auto ahead_of_row = [&](const T* row) { return args.from_rows ? ahead_of(row) : 0; };
+  const auto ahead_of_row = [&](const T* row) { return args.from_rows ? offset_in_vec(row) : 0; };
   grid_dependency_wait();
 
   const int32_t positions = args.positions;
@@ -53,7 +50,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
       uint32_t c = i;
       const auto q = static_cast<int32_t>(args.row_vecs.divmod(c));
       const T* const row = from + c * args.from_channel;
-      const int32_t position = first - ahead_of(row + first) + q * N;
+      const int32_t position = first - offset_in_vec(row + first) + q * N;
       if (position >= 0 && position <= args.from_size - N) {
         copy_async<uint4, 1>(vecs + i, reinterpret_cast<const uint4*>(row + position));
       } else {
@@ -202,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
 #pragma unroll
         for (int m = 0; m < kRows; ++m) {
           uint32_t a[4];
-          load_matrices<0>(a, a_vecs + m * 16 * pitch_vecs + 2 * s);
+          load_fragment(a, a_vecs + m * 16 * pitch_vecs + 2 * s);
 #pragma unroll
           for (int t = 0; t < kParts; ++t) multiply_add_matrices<T>(sums[m][t], a, b[t]);
         }
@@ -257,7 +254,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     for (int i = 0; i < 2 * kRows; ++i) {
       if (!has_positions) break;
       const uint32_t m = 8 * i + lane / 4;
-      const int32_t ahead = ahead_of(to + int64_t{m} * args.to_channel);
+      const int32_t ahead = offset_in_vec(to + int64_t{m} * args.to_channel);
       T* const own = made + m * args.made_vecs.divisor * N + 2 * (lane % 4) + warp_begin + ahead;
 #pragma unroll
       for (int t = 0; t < kParts; ++t) {
@@ -275,47 +272,24 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
       uint32_t m = i;
       const auto q = static_cast<int32_t>(args.made_vecs.divmod(m));
       T* const row = to + int64_t{m} * args.to_channel;
-      const int32_t position = q * N - ahead_of(row);
-      const auto vec = load_vec<T, N>(made + i * N);
-      if (position >= 0 && position <= size - N) {
-        store_whole(row + position, vec);
-      } else {
-#pragma unroll
-        for (int j = 0; j < N; ++j) {
-          if (static_cast<uint32_t>(position + j) < static_cast<uint32_t>(size)) {
-            row[position + j] = vec.values[j];
-          }
-        }
-      }
+      const int32_t position = q * N - offset_in_vec(row);
+      store_edge(row, position, size, load_vec<T, N>(made + i * N));
     }
   }
 }
 
-template <typename T>
-cudaError_t launch(const ImplicitGemmPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.to = to;
-  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else if constexpr (sizeof(T) == 4) {
-    return plan.rows == 2   ? start(implicit_gemm_lanes_kernel<T, 2>)
-           : plan.rows == 4 ? start(implicit_gemm_lanes_kernel<T, 4>)
-                            : start(implicit_gemm_lanes_kernel<T, 8>);
-  } else {
-    switch (plan.rows) {
-      case 1:
-        return start(implicit_gemm_kernel<T, 1>);
-      case 2:
-        return start(implicit_gemm_kernel<T, 2>);
-      case 3:
-        return start(implicit_gemm_kernel<T, 3>);
-      case 4:
-        return start(implicit_gemm_kernel<T, 4>);
-      default:
-        return cudaErrorInvalidValue;
-    }
-  }
+template <Half T>
+auto kernel_of(const ImplicitGemmPlan& plan) {
+  return plan.rows == 1   ? implicit_gemm_kernel<T, 1>
+         : plan.rows == 2 ? implicit_gemm_kernel<T, 2>
+         : plan.rows == 3 ? implicit_gemm_kernel<T, 3>
+                          : implicit_gemm_kernel<T, 4>;
+}
+template <Single T>
+auto kernel_of(const ImplicitGemmPlan& plan) {
+  return plan.rows == 2   ? implicit_gemm_lanes_kernel<T, 2>
+         : plan.rows == 4 ? implicit_gemm_lanes_kernel<T, 4>
+                          : implicit_gemm_lanes_kernel<T, 8>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -19,11 +19,6 @@
 
 namespace gpuopt::conv1d {
 
-template <typename T>
-cudaError_t launch(const AtenPlan&, void*, cudaStream_t) {
-  return cudaErrorInvalidValue;
-}
-
 cudaError_t launch(const ForwardPath& path, DType dtype, void* to, Workspace& workspace,
                    cudaStream_t stream) {
   return with_type(dtype, [&](auto type) {
@@ -33,7 +28,7 @@ cudaError_t launch(const ForwardPath& path, DType dtype, void* to, Workspace& wo
           if constexpr (requires { launch<T>(plan, to, workspace, stream); }) {
             return launch<T>(plan, to, workspace, stream);
           } else {
-            return launch<T>(plan, to, stream);
+            return launch_path<T>(plan, to, stream);
           }
         },
         path);

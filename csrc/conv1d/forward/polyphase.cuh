@@ -135,19 +135,18 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
   static_assert(std::is_same_v<compute_t<T>, float>);
   extern __shared__ uint4 shared[];
   launch_dependents();
-  const ChunkArgs& signal = args.chunk;
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
   const uint32_t warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   const uint32_t phases = kCut == Cut::kOne ? 1 : args.phases.divisor;
-  const uint32_t channel_vecs = signal.warp_vecs;
+  const uint32_t channel_vecs = args.warp_vecs;
   uint4* const vecs = shared + threadIdx.x / 32 * args.stages * channel_vecs;
   const uint32_t to_odd = phases * args.phase_pitch, to_taps = 2 * to_odd;
   grid_dependency_wait();
-  if (warp >= signal.warps) return;
+  if (warp >= args.warps) return;
 
-  const Chunk<T, 1> chunk(signal, warp);
+  const Chunk<T, 1> chunk(args, warp);
   const bool whole =
-      chunk.first >= 0 && chunk.first + (args.values - 1) * args.gap < signal.from_size;
+      chunk.first >= 0 && chunk.first + (args.values - 1) * args.gap < args.from_size;
   const auto stage_of = [&](uint32_t c) {
     return vecs + (args.stages == 2 ? c % 2 : c) * channel_vecs;
   };
@@ -155,7 +154,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
   const auto copy = [&](uint32_t c) {
     uint4* const stage = stage_of(c);
     const Phases inputs{reinterpret_cast<float*>(stage), phases, args.phase_pitch};
-    const T* const row = chunk.from + c * signal.from_channel;
+    const T* const row = chunk.from + c * args.from_channel;
     const auto copy_inputs = [&](auto is_inside) {
       const auto copy_input = [&](float* to, int32_t number) {
         const int32_t position = chunk.first + number * args.gap;
@@ -207,19 +206,20 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
       copy_inputs([](int32_t) { return true; });
     } else {
       copy_inputs([&](int32_t position) {
-        return static_cast<uint32_t>(position) < static_cast<uint32_t>(signal.from_size);
+        return static_cast<uint32_t>(position) < static_cast<uint32_t>(args.from_size);
       });
     }
     auto* const taps = reinterpret_cast<float*>(stage + to_taps);
-    const T* const weight = chunk.weight + c * signal.weight_in;
+    const T* const weight = chunk.weight + c * args.weight_in;
     if constexpr (kCut == Cut::kInputs) {
-      visit_phases(lane, signal.taps, args.phases, [&](uint32_t phase, uint32_t index, int32_t k) {
-        copy_value(taps + phase * args.taps_pitch + index, weight + k * signal.weight_tap, true);
+      visit_phases(lane, args.taps, args.phases, [&](uint32_t phase, uint32_t index, int32_t k) {
+        copy_value(taps + phase * args.phase_taps_pitch + index, weight + k * args.weight_tap,
+                   true);
       });
     } else {
 #pragma unroll 4
-      for (int32_t k = lane; k < signal.taps; k += 32) {
-        copy_value(taps + k, weight + k * signal.weight_tap, true);
+      for (int32_t k = lane; k < args.taps; k += 32) {
+        copy_value(taps + k, weight + k * args.weight_tap, true);
       }
     }
     end_copy_group();
@@ -236,13 +236,13 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
       phase[s] = args.phases.divmod(segment[s]);
     }
   }
-  const float bias = load_bias<T>(signal, chunk.channel);
+  const float bias = load_bias<T>(args, chunk.channel);
   float sums[kSegments][kSegmentOutputs] = {};
   uint32_t copied = 0;
 #pragma unroll 1
-  for (uint32_t c = 0; c < signal.in_channels; ++c) {
+  for (uint32_t c = 0; c < args.in_channels; ++c) {
 #pragma unroll 1
-    for (; copied < min(signal.in_channels, c + args.stages); ++copied) copy(copied);
+    for (; copied < min(args.in_channels, c + args.stages); ++copied) copy(copied);
     args.stages == 2 && copied > c + 1 ? wait_for_copy_groups<1>() : wait_for_copy_groups<0>();
     __syncwarp();
     const uint4* const stage = stage_of(c);
@@ -254,17 +254,17 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
       first[s] = stage + phase[s] * args.phase_pitch + min(segment[s], args.phase_segments - 1);
     }
     if constexpr (kCut == Cut::kInputs) {
-      const auto all = static_cast<uint32_t>(signal.taps);
+      const auto all = static_cast<uint32_t>(args.taps);
 #pragma unroll 1
       for (uint32_t p = 0; p < min(phases, all); ++p) {
         slide_over_phase<kSegments>(sums, first, to_odd, taps,
                                     static_cast<int32_t>(args.phases.div(all - p + phases - 1)));
 #pragma unroll
         for (int s = 0; s < kSegments; ++s) first[s] += args.phase_pitch;
-        taps += args.taps_pitch;
+        taps += args.phase_taps_pitch;
       }
     } else {
-      slide_over_phase<kSegments>(sums, first, to_odd, taps, signal.taps);
+      slide_over_phase<kSegments>(sums, first, to_odd, taps, args.taps);
     }
     __syncwarp();
   }
@@ -272,11 +272,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
 #pragma unroll
   for (int s = 0; s < kSegments; ++s) {
     // Store.
-    if (signal.bias != nullptr) {
-#pragma unroll
-      for (int i = 0; i < kSegmentOutputs; ++i) sums[s][i] += bias;
-    }
-    activate<T>(sums[s], signal.activation);
+    finish<T>(sums[s], args, bias);
     if (segment[s] >= args.phase_segments) continue;
     const auto apart = static_cast<int32_t>(kCut == Cut::kOutputs ? phases : 1);
     const int32_t position = chunk.begin +
@@ -286,37 +282,28 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
 #pragma unroll
       for (int i = 0; i < kSegmentOutputs; ++i) {
         const int32_t at = position + i * apart;
-        if (static_cast<uint32_t>(at) < static_cast<uint32_t>(signal.to_size)) {
+        if (static_cast<uint32_t>(at) < static_cast<uint32_t>(args.to_size)) {
           chunk.to[at] = from_compute<T>(sums[s][i]);
         }
       }
     } else {
-      store_values<T, kSegmentOutputs>(chunk.to, position, signal.to_size, sums[s]);
+      store_values<T, kSegmentOutputs>(chunk.to, position, args.to_size, sums[s]);
     }
   }
 }
 
-template <typename T>
-cudaError_t launch(const PolyphasePlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.chunk.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    if (plan.cut == Cut::kInputs) return start(polyphase_kernel<T, 1, Cut::kInputs>);
-    if constexpr (sizeof(T) == 4) {  // fp16 and bf16 run with kInputs only
-      if (plan.cut == Cut::kOutputs) {
-        return plan.wide ? start(polyphase_kernel<T, 2, Cut::kOutputs>)
-                         : start(polyphase_kernel<T, 1, Cut::kOutputs>);
-      }
-      return plan.wide ? start(polyphase_kernel<T, 2, Cut::kOne>)
-                       : start(polyphase_kernel<T, 1, Cut::kOne>);
-    }
-    return cudaErrorInvalidValue;
+template <Half T>
+auto kernel_of(const PolyphasePlan&) {
+  return polyphase_kernel<T, 1, Cut::kInputs>;
+}
+template <Single T>
+auto kernel_of(const PolyphasePlan& plan) {
+  if (plan.cut == Cut::kInputs) return polyphase_kernel<T, 1, Cut::kInputs>;
+  if (plan.cut == Cut::kOutputs) {
+    return plan.wide ? polyphase_kernel<T, 2, Cut::kOutputs>
+                     : polyphase_kernel<T, 1, Cut::kOutputs>;
   }
+  return plan.wide ? polyphase_kernel<T, 2, Cut::kOne> : polyphase_kernel<T, 1, Cut::kOne>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -16,19 +16,18 @@ enum class Cut : uint8_t {
   kOutputs,  // the dilation decomposes outputs and input into phases
 };
 
-struct PolyphaseArgs {
-  // In `chunk`, warp_tiles is the number of outputs per warp, and warp_vecs the number of vectors
-  // of an input channel and its taps.
-  ChunkArgs chunk;
-  int32_t gap;  // distance between the values of a row that are read
+// warp_tiles is the number of outputs per warp, and warp_vecs the number of vectors of an input
+// channel and its taps.
+struct PolyphaseArgs : ChunkArgs {
+  uint32_t phase_taps_pitch;  // distance in values between the taps of two phases
+  int32_t gap;                // distance between the values of a row that are read
   FastDiv phases;
   // Vectors per phase with even indices, which is also the number with odd indices.
   uint32_t phase_pitch;
   // Segments per warp, or per phase if the outputs have phases.
   uint32_t phase_segments;
-  int32_t values;       // values read per row
-  uint32_t stages;      // input channels in shared memory at once: two, or all
-  uint32_t taps_pitch;  // distance in values between the taps of two phases
+  int32_t values;   // values read per row
+  uint32_t stages;  // input channels in shared memory at once: two, or all
 };
 
 // Stride and dilation, divided by their greatest common divisor `gap`. Only every `gap`th value of
@@ -73,85 +72,79 @@ struct PolyphaseShape {
   }
 };
 
-struct PolyphasePlan {
+struct PolyphasePlan : PathPlan<PolyphaseArgs> {
   static constexpr const char* kName = "polyphase";
   static constexpr const Costs& kCosts = costs::kPolyphase;
-  LaunchShape launch;
-  PolyphaseArgs args;
   Cut cut;
   bool wide;  // two segments per thread
 
-  Terms terms(const Problem& p, const Device& device) const;
-  static std::optional<PolyphasePlan> make(const Problem& p, const Device& device);
-};
-
-inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const Device& device) {
-  const Cuts cuts(p);
-  // fp16 and bf16 run with Cut::kInputs only. Without a stride, the Toeplitz product computes them
-  // on tensor cores.
-  if (item_of(p) == 8 || !has_plain_rows(p) || std::min(cuts.step, cuts.dilation) > 1 ||
-      cuts.dilation > 32 || cuts.gap > 1024 || (is_half(p) && cuts.step == 1)) {
-    return {};
-  }
-  const int64_t rows = out_rows(p);
-  PolyphaseShape shape(p, cuts, 1);
-  if (cuts.step == 1) {
-    const PolyphaseShape wide(p, cuts, 2);
-    const bool fills = wide.row_warps * wide.outputs * 20 <= shape.row_warps * shape.outputs * 21;
-    if (cuts.dilation >= 6 || (fills && rows * shape.row_warps >= int64_t{device.sms} * 64)) {
-      shape = wide;
+  static std::optional<PolyphasePlan> make(const Problem& p, const Device& device) {
+    const Cuts cuts(p);
+    // fp16 and bf16 run with Cut::kInputs only. Without a stride, the Toeplitz product computes
+    // them on tensor cores.
+    if (item_of(p) == 8 || !has_plain_rows(p) || std::min(cuts.step, cuts.dilation) > 1 ||
+        cuts.dilation > 32 || cuts.gap > 1024 || (is_half(p) && cuts.step == 1)) {
+      return {};
     }
-  }
-  const int64_t warps = rows * shape.row_warps;
-  // If shared memory holds all input channels of all warps of an SM, a warp waits for memory only
-  // once.
-  const int64_t channel_bytes = shape.warp_vecs * kAccessBytes;
-  const int64_t resident = ceil_div<int64_t>(warps, device.sms);
-  int64_t stages = std::min<int64_t>(p.from.channels, 2);
-  if (p.from.channels * channel_bytes * resident <= kMostSharedBytes &&
-      p.from.channels * channel_bytes <= kSharedBytes) {
-    stages = p.from.channels;
-  }
-  const int64_t warp_bytes = stages * channel_bytes;
-  if (warp_bytes > kSharedBytes) return {};
-  int threads = kChunkThreads;
-  while (threads > 32 && threads / 32 * warp_bytes > kSharedBytes / 2) threads /= 2;
+    const int64_t rows = out_rows(p);
+    PolyphaseShape shape(p, cuts, 1);
+    if (cuts.step == 1) {
+      const PolyphaseShape wide(p, cuts, 2);
+      const bool fills = wide.row_warps * wide.outputs * 20 <= shape.row_warps * shape.outputs * 21;
+      if (cuts.dilation >= 6 || (fills && rows * shape.row_warps >= int64_t{device.sms} * 64)) {
+        shape = wide;
+      }
+    }
+    const int64_t warps = rows * shape.row_warps;
+    // If shared memory holds all input channels of all warps of an SM, a warp waits for memory only
+    // once.
+    const int64_t channel_bytes = shape.warp_vecs * kAccessBytes;
+    const int64_t resident = ceil_div<int64_t>(warps, device.sms);
+    int64_t stages = std::min<int64_t>(p.from.channels, 2);
+    if (p.from.channels * channel_bytes * resident <= kMostSharedBytes &&
+        p.from.channels * channel_bytes <= kSharedBytes) {
+      stages = p.from.channels;
+    }
+    const int64_t warp_bytes = stages * channel_bytes;
+    if (warp_bytes > kSharedBytes) return {};
+    int threads = kChunkThreads;
+    while (threads > 32 && threads / 32 * warp_bytes > kSharedBytes / 2) threads /= 2;
 
-  PolyphasePlan plan;
-  plan.launch =
-      launch_shape(ceil_div<int64_t>(warps, threads / 32), threads, threads / 32 * warp_bytes);
-  plan.cut = cuts.step > 1 ? Cut::kInputs : cuts.dilation > 1 ? Cut::kOutputs : Cut::kOne;
-  plan.wide = shape.segments > 1;
-  ChunkShape chunk;
-  chunk.warp_tiles = shape.outputs;
-  chunk.warp_vecs = shape.warp_vecs;
-  chunk.row_warps = shape.row_warps;
-  chunk.warps = warps;
-  chunk.taps_pitch = shape.taps_pitch;
-  PolyphaseArgs& args = plan.args;
-  args.chunk = chunk_args(p, chunk);
-  args.chunk.step = static_cast<int32_t>(p.stride);
-  args.gap = static_cast<int32_t>(cuts.gap);
-  args.phases = divide_by(shape.phases);
-  args.phase_pitch = static_cast<uint32_t>(shape.phase_pitch);
-  args.stages = static_cast<uint32_t>(stages);
-  args.phase_segments = static_cast<uint32_t>(shape.phase_segments);
-  args.values =
-      static_cast<int32_t>((shape.outputs - 1) * cuts.step + (p.taps - 1) * cuts.dilation + 1);
-  args.taps_pitch = static_cast<uint32_t>(shape.taps_pitch);
-  return plan;
-}
+    PolyphasePlan plan;
+    plan.launch =
+        launch_shape(ceil_div<int64_t>(warps, threads / 32), threads, threads / 32 * warp_bytes);
+    plan.cut = cuts.step > 1 ? Cut::kInputs : cuts.dilation > 1 ? Cut::kOutputs : Cut::kOne;
+    plan.wide = shape.segments > 1;
+    ChunkShape chunk;
+    chunk.warp_tiles = shape.outputs;
+    chunk.warp_vecs = shape.warp_vecs;
+    chunk.row_warps = shape.row_warps;
+    chunk.warps = warps;
+    PolyphaseArgs& args = plan.args;
+    args = {chunk_args(p, chunk)};
+    args.step = static_cast<int32_t>(p.stride);
+    args.gap = static_cast<int32_t>(cuts.gap);
+    args.phases = divide_by(shape.phases);
+    args.phase_pitch = static_cast<uint32_t>(shape.phase_pitch);
+    args.stages = static_cast<uint32_t>(stages);
+    args.phase_segments = static_cast<uint32_t>(shape.phase_segments);
+    args.values =
+        static_cast<int32_t>((shape.outputs - 1) * cuts.step + (p.taps - 1) * cuts.dilation + 1);
+    args.phase_taps_pitch = static_cast<uint32_t>(shape.taps_pitch);
+    return plan;
+  }
 
-inline Terms PolyphasePlan::terms(const Problem& p, const Device& device) const {
-  const Cuts cuts(p);
-  const double fill = fill_of(args.chunk, device);
-  const auto channels = static_cast<double>(p.from.channels);
-  const double macs = channels * (wide ? 2 : 1) * kSegmentOutputs *
-                      static_cast<double>(ceil_div(p.taps, cuts.step) * cuts.step) / 4;
-  const double read = channels * static_cast<double>(args.values) / 32;
-  // Terms: values per SM and thread, multiply-adds per SM, values in output phases and with gaps.
-  return {read * fill, read, macs * fill, cuts.dilation > 1 ? read * fill : 0,
-          cuts.gap > 1 ? read * fill * static_cast<double>(std::min<int64_t>(cuts.gap, 8)) : 0};
-}
+  Terms terms(const Problem& p, const Device& device) const {
+    const Cuts cuts(p);
+    const double fill = fill_of(args, device);
+    const auto channels = static_cast<double>(p.from.channels);
+    const double macs = channels * (wide ? 2 : 1) * kSegmentOutputs *
+                        static_cast<double>(ceil_div(p.taps, cuts.step) * cuts.step) / 4;
+    const double read = channels * static_cast<double>(args.values) / 32;
+    // Terms: values per SM and thread, multiply-adds per SM, values in output phases and with gaps.
+    return {read * fill, read, macs * fill, cuts.dilation > 1 ? read * fill : 0,
+            cuts.gap > 1 ? read * fill * static_cast<double>(std::min<int64_t>(cuts.gap, 8)) : 0};
+  }
+};
 
 }  // namespace gpuopt::conv1d

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
 
   T* const to = static_cast<T*>(args.to) + image * args.to_batch +
                 (int64_t{group} * args.out_channels + channel) * args.to_channel;
-  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % N);
+  const int32_t misaligned = offset_in_vec(to);
   const int32_t begin = static_cast<int32_t>(segment.lane) * P - misaligned;
   // The input position of the segment's first tap.
   const int32_t first = static_cast<int32_t>(segment.first) * P - misaligned - args.padding;
@@ -42,10 +42,9 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
     const Rows<T> rows{args.first_vec, args.last_vec};
     for (uint32_t c = 0; c < args.in_channels; ++c) {
       const T* const input = from + c * args.from_channel;
-      const auto ahead =
-          static_cast<int32_t>(reinterpret_cast<uintptr_t>(input + first) / sizeof(T) % N);
-      rows.copy_vecs(vecs + c * tile_vecs - segment.index() * (P / N), input, first - ahead,
-                     args.from_size, static_cast<int32_t>(segment.lanes * (P / N) + args.halo_vecs),
+      rows.copy_vecs(vecs + c * tile_vecs - segment.index() * (P / N), input,
+                     first - offset_in_vec(input + first), args.from_size,
+                     static_cast<int32_t>(segment.lanes * (P / N) + args.halo_vecs),
                      segment.index(), static_cast<int32_t>(segment.lanes));
     }
     // Load taps, several at once: a single thread may load all taps of a short row.
@@ -99,20 +98,11 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
   store_values<T, P>(to, begin, args.to_size, sums);
 }
 
-template <typename T>
-cudaError_t launch(const RowsPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    return plan.taps == Taps::kDilated   ? start(rows_kernel<T, Taps::kDilated>)
-           : plan.taps == Taps::kSliding ? start(rows_kernel<T, Taps::kSliding>)
-                                         : start(rows_kernel<T, Taps::kOneStep>);
-  }
+template <UpToSingle T>
+auto kernel_of(const RowsPlan& plan) {
+  return plan.taps == Taps::kDilated   ? rows_kernel<T, Taps::kDilated>
+         : plan.taps == Taps::kSliding ? rows_kernel<T, Taps::kSliding>
+                                       : rows_kernel<T, Taps::kOneStep>;
 }
 
 }  // namespace gpuopt::conv1d

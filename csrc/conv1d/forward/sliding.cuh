@@ -182,18 +182,9 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
   }
 }
 
-template <typename T>
-cudaError_t launch(const SlidingPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 2) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    return plan.dilated ? start(sliding_kernel<T, true>) : start(sliding_kernel<T, false>);
-  }
+template <FromSingle T>
+auto kernel_of(const SlidingPlan& plan) {
+  return plan.dilated ? sliding_kernel<T, true> : sliding_kernel<T, false>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -11,7 +11,6 @@ struct SlidingPlan : ChunkPlan {
   static constexpr const Costs& kCosts = costs::kSliding;
   bool dilated;
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<SlidingPlan> make(const Problem& p, const Device& device) {
     if (is_half(p) || p.from.channels > 1 || !has_plain_rows(p) || !has_unit_stride(p)) return {};
     const int64_t item = item_of(p), values = kAccessBytes / item, outputs = tile_outputs(item);
@@ -25,18 +24,18 @@ struct SlidingPlan : ChunkPlan {
     if (!chunks) return {};
     return SlidingPlan{*chunks, dilated};
   }
-};
 
-inline Terms SlidingPlan::terms(const Problem& p, const Device& device) const {
-  const double fill = fill_of(args, device), tiles = args.warp_tiles;
-  const auto channels = static_cast<double>(p.from.channels);
-  const double macs =
-      tiles * channels * static_cast<double>(ceil_div<int64_t>(p.taps, 8) * 8) * (dilated ? 2 : 1);
-  // Terms: taps per warp, dilated taps per SM, tiles, taps per SM, span of the taps.
-  return {macs, dilated ? macs * fill : 0, tiles * channels * fill, macs * fill,
-          channels * fill *
-              static_cast<double>((p.taps - 1) * (p.taps > 1 ? p.dilation : 1) * item_of(p)) /
-              1000};
-}
+  Terms terms(const Problem& p, const Device& device) const {
+    const double fill = fill_of(args, device), tiles = args.warp_tiles;
+    const auto channels = static_cast<double>(p.from.channels);
+    const double macs = tiles * channels * static_cast<double>(ceil_div<int64_t>(p.taps, 8) * 8) *
+                        (dilated ? 2 : 1);
+    // Terms: taps per warp, dilated taps per SM, tiles, taps per SM, span of the taps.
+    return {macs, dilated ? macs * fill : 0, tiles * channels * fill, macs * fill,
+            channels * fill *
+                static_cast<double>((p.taps - 1) * (p.taps > 1 ? p.dilation : 1) * item_of(p)) /
+                1000};
+  }
+};
 
 }  // namespace gpuopt::conv1d

@@ -89,20 +89,16 @@ __global__ void __launch_bounds__(kMostSmallThreads, 1)
       from_compute<T>(sum[0]);
 }
 
+template <typename T, bool kOneChannel>
+auto kernel_of_products(int products) {
+  return products <= 8    ? small_kernel<T, 8, kOneChannel>
+         : products <= 16 ? small_kernel<T, 16, kOneChannel>
+                          : small_kernel<T, 24, kOneChannel>;
+}
 template <typename T>
-cudaError_t launch(const SmallPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.to = to;
-  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
-  const int own = plan.products;
-  if (!plan.one_channel) {
-    return own <= 8    ? start(small_kernel<T, 8, false>)
-           : own <= 16 ? start(small_kernel<T, 16, false>)
-                       : start(small_kernel<T, 24, false>);
-  }
-  return own <= 8    ? start(small_kernel<T, 8, true>)
-         : own <= 16 ? start(small_kernel<T, 16, true>)
-                     : start(small_kernel<T, 24, true>);
+auto kernel_of(const SmallPlan& plan) {
+  return plan.one_channel ? kernel_of_products<T, true>(plan.products)
+                          : kernel_of_products<T, false>(plan.products);
 }
 
 }  // namespace gpuopt::conv1d

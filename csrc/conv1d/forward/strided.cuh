@@ -35,10 +35,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
           to_compute(chunk.weight[c * args.weight_in + k * args.weight_tap]);
     }
   }
-  C bias = 0;
-  if (args.bias != nullptr) {
-    bias = to_compute(static_cast<const T*>(args.bias)[chunk.channel * args.bias_stride]);
-  }
+  const C bias = load_bias<T>(args, chunk.channel);
   copies.wait();
   __syncwarp();
 
@@ -70,11 +67,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
       }
     }
     // Store.
-    if (args.bias != nullptr) {
-#pragma unroll
-      for (int j = 0; j < kPositions; ++j) sums[j] += bias;
-    }
-    activate<T>(sums, args.activation);
+    finish<T>(sums, args, bias);
 #pragma unroll
     for (int j = 0; j < kPositions; ++j) {
       const int32_t position = chunk.begin + first + 32 * j;
@@ -86,10 +79,8 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 }
 
 template <typename T>
-cudaError_t launch(const StridedPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.to = to;
-  return launch_kernel(strided_kernel<T>, plan.launch, stream, args);
+auto kernel_of(const StridedPlan&) {
+  return strided_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -12,7 +12,6 @@ struct StridedPlan : ChunkPlan {
   static constexpr const char* kName = "strided";
   static constexpr const Costs& kCosts = costs::kStrided;
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<StridedPlan> make(const Problem& p, const Device& device) {
     if (!has_plain_rows(p) || has_unit_stride(p)) return {};
     const int64_t values = kAccessBytes / item_of(p), span = span_of(p) + values - 1;
@@ -25,19 +24,19 @@ struct StridedPlan : ChunkPlan {
     if (!chunks) return {};
     return StridedPlan{*chunks};
   }
-};
 
-inline Terms StridedPlan::terms(const Problem& p, const Device& device) const {
-  const double fill = fill_of(args, device), tiles = args.warp_tiles;
-  const auto channels = static_cast<double>(p.from.channels), taps = static_cast<double>(p.taps);
-  const double macs = 4 * tiles * channels * taps;
-  // With even strides, threads read from the same banks.
-  const auto banks =
-      static_cast<double>(std::min<int64_t>(std::gcd<int64_t>(p.stride, 32) * item_of(p) / 4, 32));
-  // Terms: input bytes, multiply-adds per thread, taps per SM, bank conflicts, multiply-adds.
-  return {
-      channels * fill * tiles * static_cast<double>(kStridedOutputs * p.stride * item_of(p)) / 1000,
-      macs, taps * channels * fill, macs * fill * banks, macs * fill};
-}
+  Terms terms(const Problem& p, const Device& device) const {
+    const double fill = fill_of(args, device), tiles = args.warp_tiles;
+    const auto channels = static_cast<double>(p.from.channels), taps = static_cast<double>(p.taps);
+    const double macs = 4 * tiles * channels * taps;
+    // With even strides, threads read from the same banks.
+    const auto banks = static_cast<double>(
+        std::min<int64_t>(std::gcd<int64_t>(p.stride, 32) * item_of(p) / 4, 32));
+    // Terms: input bytes, multiply-adds per thread, taps per SM, bank conflicts, multiply-adds.
+    return {channels * fill * tiles * static_cast<double>(kStridedOutputs * p.stride * item_of(p)) /
+                1000,
+            macs, taps * channels * fill, macs * fill * banks, macs * fill};
+  }
+};
 
 }  // namespace gpuopt::conv1d

@@ -87,9 +87,9 @@ __global__ void __launch_bounds__(32 * kTapGemmWarps, tap_gemm_blocks(kRows))
       for (uint32_t v = 0; v < vecs; v += 2) {
         uint32_t a[kRows][4], b[kParts / 2][4];
 #pragma unroll
-        for (int m = 0; m < kRows; ++m) load_matrices<0>(a[m], a_vecs + m * 16 * pitch + v);
+        for (int m = 0; m < kRows; ++m) load_fragment(a[m], a_vecs + m * 16 * pitch + v);
 #pragma unroll
-        for (int i = 0; i < kParts / 2; ++i) load_matrices<0>(b[i], b_vecs + i * pair_pitch + v);
+        for (int i = 0; i < kParts / 2; ++i) load_fragment(b[i], b_vecs + i * pair_pitch + v);
 #pragma unroll
         for (int i = 0; i < kParts; ++i) {
           const uint32_t own_b[2] = {b[i / 2][i % 2 * 2], b[i / 2][i % 2 * 2 + 1]};

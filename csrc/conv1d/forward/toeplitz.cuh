@@ -3,78 +3,27 @@
 // block of 8 outputs on. Column n of B holds the taps from row n on.
 #pragma once
 
-#include <utility>
-
 #include "conv1d/device/chunk.cuh"
+#include "conv1d/device/mma.cuh"
 #include "conv1d/forward/toeplitz.h"
 
 namespace gpuopt::conv1d {
 
-// A thread's taps of B, column lane / 4: rows 2 * (lane % 4) + 0 and 1 in `low`, 8 and 9 in `high`.
-template <typename T>
+// A thread's taps of B, column lane / 4: rows 2 * (lane % 4) + 0, 1, 8 and 9.
 struct TapPairs {
-  uint32_t low, high;
+  uint32_t words[2];
 };
 
 // A thread's part of 16 rows of B. `own` points to its tap in the first row.
 template <typename T>
-__device__ __forceinline__ TapPairs<T> pairs_at(const T* own) {
+__device__ __forceinline__ TapPairs pairs_at(const T* own) {
   const auto pair_of = [](const T& first, const T& second) {
     const Vec<T, 2> pair{first, second};
     uint32_t word;
     memcpy(&word, &pair, sizeof(word));
     return word;
   };
-  return {pair_of(own[0], own[1]), pair_of(own[8], own[9])};
-}
-
-// The shared address that a thread gives ldmatrix. Threads 0 to 15 give rows 0 to 15 of A, threads
-// 16 to 31 the same rows one vector further on.
-__device__ __forceinline__ uint32_t matrix_address(const uint4* vecs) {
-#if defined(__CUDA_ARCH__)
-  const uint32_t lane = threadIdx.x % 32;
-  return static_cast<uint32_t>(__cvta_generic_to_shared(vecs + lane % 16 + lane / 16));
-#else
-  return 0;
-#endif
-}
-
-// C += A B for part kPart of a tile, with A in shared memory. `address` is matrix_address(vecs).
-template <int kPart, typename T>
-__device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, const uint4* vecs,
-                                         const TapPairs<T>& taps) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  uint32_t a[4];
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4+%5];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(address), "n"(kPart * kMmaOutputs * 2));
-  const uint32_t b[2] = {taps.low, taps.high};
-  multiply_add_matrices<T>(sums, a, b);
-#else
-  // Without bf16 tensor cores, threads exchange their taps by shuffles.
-  const uint32_t lane = threadIdx.x % 32;
-  const T* const values = reinterpret_cast<const T*>(vecs) + kPart * kMmaOutputs;
-  const auto tap_of = [](uint32_t word, uint32_t half) {
-    const auto bits = static_cast<uint16_t>(word >> (16 * half));
-    T tap;
-    memcpy(&tap, &bits, sizeof(tap));
-    return to_compute(tap);
-  };
-  for (uint32_t column = 0; column < 2; ++column) {
-    for (uint32_t pair = 0; pair < 4; ++pair) {
-      const int other = static_cast<int>(4 * (2 * (lane % 4) + column) + pair);
-      const uint32_t low = __shfl_sync(0xffffffffu, taps.low, other);
-      const uint32_t high = __shfl_sync(0xffffffffu, taps.high, other);
-      for (uint32_t half = 0; half < 2; ++half) {
-        const T* const own = values + 8 * (lane / 4 + 8 * half) + 2 * pair;
-        for (uint32_t k = 0; k < 2; ++k) {
-          sums[2 * half + column] += to_compute(own[k]) * tap_of(low, k);
-          sums[2 * half + column] += to_compute(own[8 + k]) * tap_of(high, k);
-        }
-      }
-    }
-  }
-#endif
+  return {{pair_of(own[0], own[1]), pair_of(own[8], own[9])}};
 }
 
 // Zeros before the first tap in shared memory.
@@ -114,14 +63,8 @@ __device__ __forceinline__ void finish_sums(Vec<T, 2> (&rounded)[2 * kParts],
       }
     }
   }
-  if (args.bias != nullptr || args.activation != Activation::kNone) {
-    if (args.bias != nullptr) {
 #pragma unroll
-      for (int i = 0; i < 4 * kParts; ++i) sums[i / 4][i % 4] += bias;
-    }
-#pragma unroll
-    for (auto& part : sums) activate<T>(part, args.activation);
-  }
+  for (auto& part : sums) finish<T>(part, args, bias);
 #pragma unroll
   for (int i = 0; i < 2 * kParts; ++i) {
     rounded[i].values[0] = from_compute<T>(sums[i / 2][i % 2 * 2]);
@@ -156,10 +99,9 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
 // A thread's operands in one input channel.
 template <typename T>
 struct MmaRow {
-  uint32_t address;  // matrix_address(vecs)
-  const uint4* vecs;
-  const T* taps;  // the thread's part of B
-  int32_t last;   // last row of B with taps
+  const uint4* vecs;  // matrix row `lane` of A
+  const T* taps;      // the thread's part of B
+  int32_t last;       // last row of B with taps
 };
 
 template <typename T>
@@ -202,10 +144,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
           chunk.weight[c * args.weight_in + k * args.weight_tap];
     }
   }
-  float bias = 0;
-  if (args.bias != nullptr) {
-    bias = to_compute(static_cast<const T*>(args.bias)[chunk.channel * args.bias_stride]);
-  }
+  const float bias = load_bias<T>(args, chunk.channel);
   copies.wait();
   __syncwarp();
 
@@ -214,25 +153,28 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     const uint4* const own = vecs + c * args.warp_vecs;
     // Row j and column n of B hold the tap that lies j - n - ahead positions behind the first.
     return MmaRow<T>{
-        matrix_address(own), own,
+        own + lane % 16 + lane / 16,
         taps + c * args.taps_pitch + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
         span + ahead + 7};
   };
   MmaRow<T> row = row_of(0);
-  const TapPairs<T> first = pairs_at(row.taps);
+  const TapPairs first = pairs_at(row.taps);
   int32_t position = chunk.begin + static_cast<int32_t>(2 * lane);
 #pragma unroll 1
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
     // Multiply.
     float sums[kMmaParts][4] = {};
-    TapPairs<T> pairs = first;
+    TapPairs pairs = first;
 #pragma unroll 1
     for (uint32_t c = 0;;) {
 #pragma unroll 1
       for (int32_t step = 0;;) {
-        const uint32_t offset = tile * kTile + step;
-        multiply<0, T>(sums[0], row.address + offset * sizeof(T), row.vecs + offset / N, pairs);
-        multiply<1, T>(sums[1], row.address + offset * sizeof(T), row.vecs + offset / N, pairs);
+        const uint4* const own = row.vecs + (tile * kTile + step) / N;
+        uint32_t a[kMmaParts][4];
+        load_fragment(a[0], own);
+        load_fragment<kMmaOutputs / N>(a[1], own);
+        multiply_add_matrices<T>(sums[0], a[0], pairs.words);
+        multiply_add_matrices<T>(sums[1], a[1], pairs.words);
         step += 16;
         if (step > row.last) break;
         pairs = pairs_at(row.taps + step);
@@ -262,15 +204,9 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   }
 }
 
-template <typename T>
-cudaError_t launch(const ToeplitzPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) != 2) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    return launch_kernel(toeplitz_kernel<T>, plan.launch, stream, args);
-  }
+template <Half T>
+auto kernel_of(const ToeplitzPlan&) {
+  return toeplitz_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -28,7 +28,7 @@ __device__ __forceinline__ void multiply_chunks(float (&sums)[kVecs][4], const u
   uint32_t a[kVecs + 1][2];
   const auto load = [&](int i) {
     uint32_t both[4];
-    load_matrices<0>(both, first);
+    load_fragment(both, first);
     first += 2;
     a[i][0] = both[0];
     a[i][1] = both[1];
@@ -39,12 +39,11 @@ __device__ __forceinline__ void multiply_chunks(float (&sums)[kVecs][4], const u
   for (int i = 0; i < kVecs; i += 2) load(i);
 #pragma unroll 1
   for (uint32_t matrix = 0;;) {
-    const TapPairs<T> pairs = pairs_at(taps);
-    const uint32_t b[2] = {pairs.low, pairs.high};
+    const TapPairs pairs = pairs_at(taps);
 #pragma unroll
     for (int i = 0; i < kVecs; ++i) {
       const uint32_t own[4] = {a[i][0], a[i][1], a[i + 1][0], a[i + 1][1]};
-      multiply_add_matrices<T>(sums[i], own, b);
+      multiply_add_matrices<T>(sums[i], own, pairs.words);
     }
     if (++matrix == matrices) break;
     taps += 16;
@@ -57,11 +56,40 @@ __device__ __forceinline__ void multiply_chunks(float (&sums)[kVecs][4], const u
   }
 }
 
-// Position of pair `pair` of a thread's sums in the tile.
+// Position of pair `pair` of a thread's sums in its 16 chunks.
 template <int kVecs>
 __device__ __forceinline__ uint32_t chunk_pair(uint32_t pair) {
   const uint32_t lane = threadIdx.x % 32;
   return (lane / 4 + pair % 2 * 8) * kVecs * 8 + pair / 2 * 8 + lane % 4 * 2;
+}
+
+// Computes the outputs of 16 chunks. They replace the inputs in `row`, whose first tap lies `ahead`
+// values behind.
+template <typename T, int kVecs, typename Args>
+__device__ __forceinline__ void convolve_chunks(uint4* row, const T* taps, int32_t ahead,
+                                                int32_t dilation, uint32_t matrices,
+                                                const Args& args, float bias) {
+  const uint32_t lane = threadIdx.x % 32;
+  float sums[kVecs][4] = {};
+  multiply_chunks<T, kVecs>(sums, row + lane % 16 * kVecs + lane / 16,
+                            taps + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
+                            matrices);
+  Vec<T, 2> rounded[2 * kVecs];
+  finish_sums(rounded, sums, args, bias, [&](uint32_t output) {
+    const T* const input =
+        reinterpret_cast<const T*>(row) + ahead + chunk_pair<kVecs>(output / 2) + output % 2;
+    float sum = 0;
+#pragma unroll 1
+    for (int32_t k = 0; k < args.taps; ++k) {
+      sum = multiply_add(to_compute(input[k * dilation]), to_compute(taps[k * dilation]), sum);
+    }
+    return sum;
+  });
+  __syncwarp();
+#pragma unroll
+  for (uint32_t pair = 0; pair < 2 * kVecs; ++pair) {
+    store_vec(reinterpret_cast<T*>(row) + chunk_pair<kVecs>(pair), rounded[pair]);
+  }
 }
 
 template <typename T>
@@ -100,28 +128,10 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 
 #pragma unroll 1
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
-    // Multiply. Outputs replace the inputs, which no later tile reads.
+    // Multiply. No later tile reads the inputs.
     uint4* const own = vecs + tile * (kTile / N);
-    float sums[kVecs][4] = {};
-    multiply_chunks<T, kVecs>(sums, own + lane % 16 * kVecs + lane / 16,
-                              taps + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
-                              static_cast<uint32_t>(matrices));
-    Vec<T, 2> rounded[2 * kVecs];
-    finish_sums(rounded, sums, args, bias, [&](uint32_t output) {
-      const T* const input =
-          reinterpret_cast<const T*>(own) + ahead + chunk_pair<kVecs>(output / 2) + output % 2;
-      float sum = 0;
-#pragma unroll 1
-      for (int32_t k = 0; k < args.taps; ++k) {
-        sum = multiply_add(to_compute(input[k * dilation]), to_compute(taps[k * dilation]), sum);
-      }
-      return sum;
-    });
-    __syncwarp();
-#pragma unroll
-    for (uint32_t pair = 0; pair < 2 * kVecs; ++pair) {
-      store_vec(reinterpret_cast<T*>(own) + chunk_pair<kVecs>(pair), rounded[pair]);
-    }
+    convolve_chunks<T, kVecs>(own, taps, ahead, dilation, static_cast<uint32_t>(matrices), args,
+                              bias);
     __syncwarp();
 
     // Store.
@@ -129,30 +139,14 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 #pragma unroll
     for (uint32_t i = lane; i < kTile / N; i += 32) {
       const int32_t position = begin + static_cast<int32_t>(i) * N;
-      const auto values = vec_of<T>(own[i]);
-      if (position >= 0 && position <= args.to_size - N) {
-        store_whole(chunk.to + position, values);
-      } else {
-#pragma unroll
-        for (int j = 0; j < N; ++j) {
-          const bool exists =
-              static_cast<uint32_t>(position + j) < static_cast<uint32_t>(args.to_size);
-          if (exists) chunk.to[position + j] = values.values[j];
-        }
-      }
+      store_edge(chunk.to, position, args.to_size, vec_of<T>(own[i]));
     }
   }
 }
 
-template <typename T>
-cudaError_t launch(const ToeplitzChunksPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) != 2) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    return launch_kernel(toeplitz_chunks_kernel<T>, plan.launch, stream, args);
-  }
+template <Half T>
+auto kernel_of(const ToeplitzChunksPlan&) {
+  return toeplitz_chunks_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -37,10 +37,8 @@ struct FusedArgs {
   bool has_silu;
 };
 
-struct FusedPlan {
+struct FusedPlan : PathPlan<FusedArgs> {
   static constexpr const char* kName = "fused";
-  LaunchShape launch;
-  FusedArgs args;
   int taps;
   int values;  // channels of a thread; 0: a thread has values of a row
   // Whether memory is read as vectors. Without, several kernels may be faster than this one.

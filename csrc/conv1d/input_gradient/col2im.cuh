@@ -51,10 +51,8 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
   const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                           first_channel * args.weight_in;
   // Computed again for each value, for want of registers.
-  const auto bias_of = [&](uint32_t c) -> float {
-    if (args.bias == nullptr) return 0;
-    const int64_t channel = int64_t{group} * args.in_channels + first_channel + c;
-    return to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+  const auto bias_of = [&](uint32_t c) {
+    return load_bias<T>(args, int64_t{group} * args.in_channels + first_channel + c);
   };
   // Copies the taps of all splits' channels from `begin` on. Missing channels are 0.
   const auto stage = [&](uint32_t begin) {
@@ -177,27 +175,18 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
   }
 }
 
-template <typename T>
-cudaError_t launch(const Col2imPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    if constexpr (sizeof(T) == 2) {
-      if (plan.matrices) {
-        return plan.products == 16   ? start(col2im_kernel<T, Col2imMatrices<T, 1>>)
-               : plan.products == 32 ? start(col2im_kernel<T, Col2imMatrices<T, 2>>)
-                                     : start(col2im_kernel<T, Col2imMatrices<T, 4>>);
-      }
+template <UpToSingle T>
+auto kernel_of(const Col2imPlan& plan) {
+  if constexpr (sizeof(T) == 2) {
+    if (plan.matrices) {
+      return plan.products == 16   ? col2im_kernel<T, Col2imMatrices<T, 1>>
+             : plan.products == 32 ? col2im_kernel<T, Col2imMatrices<T, 2>>
+                                   : col2im_kernel<T, Col2imMatrices<T, 4>>;
     }
-    return plan.products == 8    ? start(col2im_kernel<T, Col2imLanes<T, 8>>)
-           : plan.products == 16 ? start(col2im_kernel<T, Col2imLanes<T, 16>>)
-                                 : start(col2im_kernel<T, Col2imLanes<T, 32>>);
   }
+  return plan.products == 8    ? col2im_kernel<T, Col2imLanes<T, 8>>
+         : plan.products == 16 ? col2im_kernel<T, Col2imLanes<T, 16>>
+                               : col2im_kernel<T, Col2imLanes<T, 32>>;
 }
 
 }  // namespace gpuopt::conv1d

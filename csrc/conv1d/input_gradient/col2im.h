@@ -56,27 +56,6 @@ inline int64_t gradient_cycle(const Problem& p) {
   return is_half(p) && has_gradient_rows(p) ? cycle_of(p.to, kGradientQuad) : 1;
 }
 
-struct Col2imPlan {
-  static constexpr const char* kName = "col2im";
-  static constexpr const Costs& kCosts = costs::kCol2im;
-  LaunchShape launch;
-  Col2imArgs args;
-  bool matrices;
-  int products;  // products (c, k) that the kernel is compiled for
-
-  Terms terms(const Problem& p, const Device& device) const;
-  static std::optional<Col2imPlan> make(const Problem& p, const Device& device) {
-    // An mma has 16 channels, whose rows are read as vectors and must be aligned alike.
-    if (is_half(p) && has_gradient_rows(p) && p.to.channels >= gradient_cycle(p) * 8) {
-      if (const auto plan = make(p, device, /*matrices=*/true)) return plan;
-    }
-    return make(p, device, /*matrices=*/false);
-  }
-
- private:
-  static std::optional<Col2imPlan> make(const Problem& p, const Device& device, bool matrices);
-};
-
 template <size_t N>
 int smallest_of(const int (&sizes)[N], int64_t products) {
   for (int size : sizes) {
@@ -85,129 +64,146 @@ int smallest_of(const int (&sizes)[N], int64_t products) {
   return 0;
 }
 
-inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device& device,
-                                                  bool matrices) {
-  const int64_t item = item_of(p), cycle = gradient_cycle(p), span = span_of(p);
-  if (item == 8 || p.from.channels > 8 || !strides_in_32_bits(p) || p.stride > kCol2imMostStride) {
-    return {};
-  }
-  Col2imPlan plan;
-  plan.matrices = matrices;
-  const int64_t most = plan.matrices ? kCol2imMatrixProducts : kCol2imProducts;
-  const int64_t tap_parts = ceil_div(p.taps, most);
-  const int64_t part_taps = ceil_div(p.taps, tap_parts);
-  int64_t parts = tap_parts > 1 ? p.from.channels : ceil_div(p.from.channels, most / p.taps);
-  const int64_t part_channels = ceil_div(p.from.channels, parts);
-  parts = ceil_div(p.from.channels, part_channels);
-  plan.products = plan.matrices ? smallest_of({16, 32, 64}, part_channels * part_taps)
-                                : smallest_of({8, 16, 32}, part_channels * part_taps);
-  const int64_t positions =
-      plan.matrices ? col2im_matrix_positions(plan.products / 16) : int64_t{kCol2imPositions};
-  const int64_t slack = plan.matrices ? kGradientQuad - 1 : 0, unit = plan.matrices ? 16 : 1;
-  const auto row_of = [&](int64_t splits) { return kCol2imWarps / splits * positions; };
-  // Positions of the input whose taps all lie within a block's positions of the gradient.
-  const auto tile_of = [&](int64_t splits) {
-    return (row_of(splits) - slack - 1) * p.stride - span + 1;
-  };
-  const auto is_mostly_new = [&](int64_t splits) {
-    return 2 * tile_of(splits) >= row_of(splits) * p.stride;
-  };
-  const auto channels_of = [&](int64_t splits) {
-    return ceil_div(ceil_div(p.to.channels, splits), unit) * unit;
-  };
-  const auto tap_bytes_of = [&](int64_t splits) {
-    return splits * tap_parts * plan.products * (plan.matrices ? 2 : 4);
-  };
-  // Several warps share positions and split the output channels, as long as tiles overlap little
-  // and all taps fit into shared memory. In a small problem, a warp has few channels.
-  int64_t splits = plan.matrices ? cycle : 1;
-  const auto least_channels = [&] {
-    const bool is_small =
-        p.batch * p.groups * parts * ceil_div(p.from.size, tile_of(splits)) < device.sms;
-    return is_small && !plan.matrices ? 4 : 16;
-  };
-  while (splits < kCol2imWarps && is_mostly_new(2 * splits) &&
-         p.to.channels >= 2 * splits * least_channels() &&
-         channels_of(2 * splits) * tap_bytes_of(2 * splits) <= kCol2imTapBytes) {
-    splits *= 2;
-  }
-  if (!is_mostly_new(splits)) return {};
-  int64_t tile = tile_of(splits);
-  const int64_t sector = kSectorBytes / item;
-  if (tile > 4 * sector) tile = tile / sector * sector;
-  const int64_t row_tiles = ceil_div(p.from.size, tile), tap_bytes = tap_bytes_of(splits);
-  const int64_t every = std::gcd(p.stride, p.dilation), tile_iterations = ceil_div(tile, every);
-  const int64_t made = splits * plan.products * (row_of(splits) + 4) * 4;
-  const int64_t added = tap_parts > 1 ? tile_iterations * every * 4 : 0;
-  const int64_t free_bytes =
-      std::min<int64_t>(device.shared_bytes, kCol2imSharedBytes) - kCol2imStatic - made - added;
-  const int64_t stage_channels = std::min(
-      channels_of(splits), std::min(kCol2imTapBytes, free_bytes) / tap_bytes / unit * unit);
-  // Taps that do not fit are read again for each tile. Tiles must then be long.
-  if (stage_channels < unit ||
-      (stage_channels < channels_of(splits) && row_of(splits) < 4 * plan.products)) {
-    return {};
-  }
-  const int64_t bytes = made + added + stage_channels * tap_bytes;
-  // A block computes some input channels of a group and loops over tiles of all examples.
-  const int64_t units = p.batch * row_tiles;
-  if (units >= kFar) return {};
-  const int64_t resident = int64_t{device.sms} * col2im_blocks(plan.products);
-  const int64_t unit_blocks = std::min(units, std::max<int64_t>(resident / (p.groups * parts), 1));
-  plan.launch = launch_shape(p.groups * parts * unit_blocks, 32 * kCol2imWarps, bytes);
+struct Col2imPlan : PathPlan<Col2imArgs> {
+  static constexpr const char* kName = "col2im";
+  static constexpr const Costs& kCosts = costs::kCol2im;
+  bool matrices;
+  int products;  // products (c, k) that the kernel is compiled for
 
-  Col2imArgs& args = plan.args;
-  args.grad = p.to.data;
-  args.weight = p.weight.data;
-  args.bias = p.bias;
-  args.to = nullptr;
-  args.grad_batch = p.to.batch_stride;
-  args.grad_channel = p.to.channel_stride;
-  args.grad_stride = has_gradient_rows(p) ? 1 : p.to.stride;
-  args.to_batch = p.from.batch_stride;
-  args.to_channel = p.from.channel_stride;
-  args.to_stride = p.from.stride;
-  args.weight_group = p.weight.group_stride;
-  args.weight_out = p.weight.out_stride;
-  args.weight_in = p.weight.in_stride;
-  args.weight_tap = p.weight.tap_stride;
-  args.bias_stride = p.bias_stride;
-  args.grad_size = static_cast<int32_t>(p.to.size);
-  args.to_size = static_cast<int32_t>(p.from.size);
-  args.padding = static_cast<int32_t>(p.padding);
-  args.dilation = static_cast<int32_t>(p.dilation);
-  args.taps = static_cast<int32_t>(p.taps);
-  args.tap_cycle = static_cast<int32_t>(tap_cycle_of(p));
-  args.tap_parts = static_cast<int32_t>(tap_parts);
-  args.part_taps = static_cast<int32_t>(part_taps);
-  args.every = static_cast<int32_t>(every);
-  args.position_step = static_cast<int32_t>(p.dilation / every);
-  args.tile_iterations = divide_by(tile_iterations);
-  args.lead_steps = lead_steps(p);
-  set_channels(args, p);
-  args.part_channels = static_cast<uint32_t>(part_channels);
-  args.tile_positions = static_cast<uint32_t>(tile);
-  args.split_shift = shift_of(splits);
-  args.stage_channels = static_cast<uint32_t>(stage_channels);
-  args.units = static_cast<uint32_t>(units);
-  args.unit_blocks = divide_by(unit_blocks);
-  args.step = divide_by(p.stride);
-  args.part_taps_div = divide_by(part_taps);
-  args.tiles = divide_by(row_tiles);
-  args.parts = divide_by(parts);
-  return plan;
-}
+  static std::optional<Col2imPlan> make(const Problem& p, const Device& device) {
+    // An mma has 16 channels, whose rows are read as vectors and must be aligned alike.
+    if (is_half(p) && has_gradient_rows(p) && p.to.channels >= gradient_cycle(p) * 8) {
+      if (const auto plan = make(p, device, /*matrices=*/true)) return plan;
+    }
+    return make(p, device, /*matrices=*/false);
+  }
 
-inline Terms Col2imPlan::terms(const Problem& p, const Device& device) const {
-  const double tiles = std::ceil(static_cast<double>(args.units) / args.unit_blocks.divisor);
-  const double channels = static_cast<double>(p.to.channels) / (1 << args.split_shift);
-  const int64_t met = p.stride / std::gcd(p.stride, p.dilation);
-  const double added = tiles * args.tile_positions * args.part_channels *
-                       static_cast<double>(ceil_div(p.taps, met)) / 256;
-  // Terms: additions per SM and per thread, multiply-adds per thread, tiles, taps.
-  const double all = products * static_cast<double>(args.tap_parts);
-  return {added * blocks_per_sm(launch, device), added, tiles * channels * all, tiles,
-          channels * all};
-}
+  Terms terms(const Problem& p, const Device& device) const {
+    const double tiles = std::ceil(static_cast<double>(args.units) / args.unit_blocks.divisor);
+    const double channels = static_cast<double>(p.to.channels) / (1 << args.split_shift);
+    const int64_t met = p.stride / std::gcd(p.stride, p.dilation);
+    const double added = tiles * args.tile_positions * args.part_channels *
+                         static_cast<double>(ceil_div(p.taps, met)) / 256;
+    // Terms: additions per SM and per thread, multiply-adds per thread, tiles, taps.
+    const double all = products * static_cast<double>(args.tap_parts);
+    return {added * blocks_per_sm(launch, device), added, tiles * channels * all, tiles,
+            channels * all};
+  }
+
+ private:
+  static std::optional<Col2imPlan> make(const Problem& p, const Device& device, bool matrices) {
+    const int64_t item = item_of(p), cycle = gradient_cycle(p), span = span_of(p);
+    if (item == 8 || p.from.channels > 8 || !strides_in_32_bits(p) ||
+        p.stride > kCol2imMostStride) {
+      return {};
+    }
+    Col2imPlan plan;
+    plan.matrices = matrices;
+    const int64_t most = plan.matrices ? kCol2imMatrixProducts : kCol2imProducts;
+    const int64_t tap_parts = ceil_div(p.taps, most);
+    const int64_t part_taps = ceil_div(p.taps, tap_parts);
+    int64_t parts = tap_parts > 1 ? p.from.channels : ceil_div(p.from.channels, most / p.taps);
+    const int64_t part_channels = ceil_div(p.from.channels, parts);
+    parts = ceil_div(p.from.channels, part_channels);
+    plan.products = plan.matrices ? smallest_of({16, 32, 64}, part_channels * part_taps)
+                                  : smallest_of({8, 16, 32}, part_channels * part_taps);
+    const int64_t positions =
+        plan.matrices ? col2im_matrix_positions(plan.products / 16) : int64_t{kCol2imPositions};
+    const int64_t slack = plan.matrices ? kGradientQuad - 1 : 0, unit = plan.matrices ? 16 : 1;
+    const auto row_of = [&](int64_t splits) { return kCol2imWarps / splits * positions; };
+    // Positions of the input whose taps all lie within a block's positions of the gradient.
+    const auto tile_of = [&](int64_t splits) {
+      return (row_of(splits) - slack - 1) * p.stride - span + 1;
+    };
+    const auto is_mostly_new = [&](int64_t splits) {
+      return 2 * tile_of(splits) >= row_of(splits) * p.stride;
+    };
+    const auto channels_of = [&](int64_t splits) {
+      return ceil_div(ceil_div(p.to.channels, splits), unit) * unit;
+    };
+    const auto tap_bytes_of = [&](int64_t splits) {
+      return splits * tap_parts * plan.products * (plan.matrices ? 2 : 4);
+    };
+    // Several warps share positions and split the output channels, as long as tiles overlap little
+    // and all taps fit into shared memory. In a small problem, a warp has few channels.
+    int64_t splits = plan.matrices ? cycle : 1;
+    const auto least_channels = [&] {
+      const bool is_small =
+          p.batch * p.groups * parts * ceil_div(p.from.size, tile_of(splits)) < device.sms;
+      return is_small && !plan.matrices ? 4 : 16;
+    };
+    while (splits < kCol2imWarps && is_mostly_new(2 * splits) &&
+           p.to.channels >= 2 * splits * least_channels() &&
+           channels_of(2 * splits) * tap_bytes_of(2 * splits) <= kCol2imTapBytes) {
+      splits *= 2;
+    }
+    if (!is_mostly_new(splits)) return {};
+    int64_t tile = tile_of(splits);
+    const int64_t sector = kSectorBytes / item;
+    if (tile > 4 * sector) tile = tile / sector * sector;
+    const int64_t row_tiles = ceil_div(p.from.size, tile), tap_bytes = tap_bytes_of(splits);
+    const int64_t every = std::gcd(p.stride, p.dilation), tile_iterations = ceil_div(tile, every);
+    const int64_t made = splits * plan.products * (row_of(splits) + 4) * 4;
+    const int64_t added = tap_parts > 1 ? tile_iterations * every * 4 : 0;
+    const int64_t free_bytes =
+        std::min<int64_t>(device.shared_bytes, kCol2imSharedBytes) - kCol2imStatic - made - added;
+    const int64_t stage_channels = std::min(
+        channels_of(splits), std::min(kCol2imTapBytes, free_bytes) / tap_bytes / unit * unit);
+    // Taps that do not fit are read again for each tile. Tiles must then be long.
+    if (stage_channels < unit ||
+        (stage_channels < channels_of(splits) && row_of(splits) < 4 * plan.products)) {
+      return {};
+    }
+    const int64_t bytes = made + added + stage_channels * tap_bytes;
+    // A block computes some input channels of a group and loops over tiles of all examples.
+    const int64_t units = p.batch * row_tiles;
+    if (units >= kFar) return {};
+    const int64_t resident = int64_t{device.sms} * col2im_blocks(plan.products);
+    const int64_t unit_blocks =
+        std::min(units, std::max<int64_t>(resident / (p.groups * parts), 1));
+    plan.launch = launch_shape(p.groups * parts * unit_blocks, 32 * kCol2imWarps, bytes);
+
+    Col2imArgs& args = plan.args;
+    args.grad = p.to.data;
+    args.weight = p.weight.data;
+    args.bias = p.bias;
+    args.to = nullptr;
+    args.grad_batch = p.to.batch_stride;
+    args.grad_channel = p.to.channel_stride;
+    args.grad_stride = has_gradient_rows(p) ? 1 : p.to.stride;
+    args.to_batch = p.from.batch_stride;
+    args.to_channel = p.from.channel_stride;
+    args.to_stride = p.from.stride;
+    args.weight_group = p.weight.group_stride;
+    args.weight_out = p.weight.out_stride;
+    args.weight_in = p.weight.in_stride;
+    args.weight_tap = p.weight.tap_stride;
+    args.bias_stride = p.bias_stride;
+    args.grad_size = static_cast<int32_t>(p.to.size);
+    args.to_size = static_cast<int32_t>(p.from.size);
+    args.padding = static_cast<int32_t>(p.padding);
+    args.dilation = static_cast<int32_t>(p.dilation);
+    args.taps = static_cast<int32_t>(p.taps);
+    args.tap_cycle = static_cast<int32_t>(tap_cycle_of(p));
+    args.tap_parts = static_cast<int32_t>(tap_parts);
+    args.part_taps = static_cast<int32_t>(part_taps);
+    args.every = static_cast<int32_t>(every);
+    args.position_step = static_cast<int32_t>(p.dilation / every);
+    args.tile_iterations = divide_by(tile_iterations);
+    args.lead_steps = lead_steps(p);
+    set_channels(args, p);
+    args.part_channels = static_cast<uint32_t>(part_channels);
+    args.tile_positions = static_cast<uint32_t>(tile);
+    args.split_shift = shift_of(splits);
+    args.stage_channels = static_cast<uint32_t>(stage_channels);
+    args.units = static_cast<uint32_t>(units);
+    args.unit_blocks = divide_by(unit_blocks);
+    args.step = divide_by(p.stride);
+    args.part_taps_div = divide_by(part_taps);
+    args.tiles = divide_by(row_tiles);
+    args.parts = divide_by(parts);
+    return plan;
+  }
+};
 
 }  // namespace gpuopt::conv1d

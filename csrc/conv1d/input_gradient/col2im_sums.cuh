@@ -1,6 +1,8 @@
 // The sums of col2im: columns on tensor cores, and without.
 #pragma once
 
+#include "conv1d/device/launch.cuh"
+#include "conv1d/device/mma.cuh"
 #include "conv1d/device/rows.cuh"
 #include "conv1d/input_gradient/col2im.h"
 

@@ -15,7 +15,7 @@ struct FirstTap {
 
 __device__ __forceinline__ FirstTap<int64_t> find_tap(const GeneralGradientArgs& args,
                                                       int64_t reach) {
-  const int64_t step = args.base.step;
+  const int64_t step = args.step;
   int64_t position = reach / step, rest = reach - position * step, tap = 0;
   for (; rest != 0 && tap < args.first_taps; ++tap) {
     position -= args.dilation_steps;
@@ -25,32 +25,31 @@ __device__ __forceinline__ FirstTap<int64_t> find_tap(const GeneralGradientArgs&
       rest += step;
     }
   }
-  return {rest == 0 ? tap : args.base.taps, position};
+  return {rest == 0 ? tap : args.taps, position};
 }
 
 __device__ __forceinline__ FirstTap<int32_t> find_tap(const GeneralGradientArgs& args,
                                                       int32_t reach) {
-  const auto taps = static_cast<int32_t>(args.base.taps);
+  const auto taps = static_cast<int32_t>(args.taps);
   const auto from =
-      static_cast<uint32_t>(reach + args.lead_steps * static_cast<int32_t>(args.step.divisor));
-  uint32_t steps = from, whole = args.step.divmod(steps);
+      static_cast<uint32_t>(reach + args.lead_steps * static_cast<int32_t>(args.step_div.divisor));
+  uint32_t steps = from, whole = args.step_div.divmod(steps);
   if (args.common.divmod(whole) != 0) return {taps, 0};
   // Solve tap * dilation = from (modulo the stride).
   uint32_t tap = whole * args.inverse;
   tap = args.cycle.divmod(tap);
   if (tap >= static_cast<uint32_t>(taps)) return {taps, 0};
-  const uint32_t position = args.step.div(from - tap * static_cast<uint32_t>(args.base.dilation));
+  const uint32_t position = args.step_div.div(from - tap * static_cast<uint32_t>(args.dilation));
   return {static_cast<int32_t>(tap), static_cast<int32_t>(position) - args.lead_steps};
 }
 
 // Input position i meets tap k at gradient position (i + padding - k * dilation) / stride.
 template <typename T, int kChannels, int kPositions, typename Index>
 __global__ void __launch_bounds__(kThreads)
-    general_gradient_kernel(const __grid_constant__ GeneralGradientArgs own) {
+    general_gradient_kernel(const __grid_constant__ GeneralGradientArgs args) {
   using C = compute_t<T>;
   launch_dependents();
   grid_dependency_wait();
-  const GeneralArgs& args = own.base;
   ValuesLane lane;
   if (!find_lane<kChannels, kPositions>(lane, args)) return;
   const T* const from = static_cast<const T*>(args.from) + lane.image * args.from_batch +
@@ -61,8 +60,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int j = 0; j < kPositions; ++j) {
     const int64_t reach = lane.position + j * lane.position_stride + args.padding;
-    auto [tap, position] = find_tap(own, static_cast<Index>(reach));
-    for (; tap < static_cast<Index>(args.taps); tap += static_cast<Index>(own.tap_cycle)) {
+    auto [tap, position] = find_tap(args, static_cast<Index>(reach));
+    for (; tap < static_cast<Index>(args.taps); tap += static_cast<Index>(args.tap_cycle)) {
       if (position >= 0 && position < static_cast<Index>(args.from_size)) {
         const T* value = from + position * args.from_stride;
         int64_t offset = tap * args.weight_tap;
@@ -76,26 +75,22 @@ __global__ void __launch_bounds__(kThreads)
           offset += args.weight_in;
         }
       }
-      position -= static_cast<Index>(own.position_step);
+      position -= static_cast<Index>(args.position_step);
     }
   }
   finish_values<T, kChannels, kPositions>(sums, lane, args);
 }
 
 template <typename T>
-cudaError_t launch(const GeneralGradientPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.base.to = to;
-  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
-  constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // if a thread has several
-  const auto start_with = [&](auto index) {
-    using Index = decltype(index);
-    if constexpr (kChannels > 1) {
-      if (plan.channels > 1) return start(general_gradient_kernel<T, kChannels, 4, Index>);
+auto kernel_of(const GeneralGradientPlan& plan) {
+  if constexpr (sizeof(T) < 8) {
+    if (plan.channels > 1) {
+      return plan.narrow ? general_gradient_kernel<T, 4, 4, int32_t>
+                         : general_gradient_kernel<T, 4, 4, int64_t>;
     }
-    return start(general_gradient_kernel<T, 1, 1, Index>);
-  };
-  return plan.narrow ? start_with(int32_t()) : start_with(int64_t());
+  }
+  return plan.narrow ? general_gradient_kernel<T, 1, 1, int32_t>
+                     : general_gradient_kernel<T, 1, 1, int64_t>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -6,16 +6,11 @@
 
 namespace gpuopt::conv1d {
 
-template <typename T>
-cudaError_t launch(const AtenPlan&, void*, cudaStream_t) {
-  return cudaErrorInvalidValue;
-}
-
 cudaError_t launch(const InputGradientPath& path, DType dtype, void* to, Workspace&,
                    cudaStream_t stream) {
   return with_type(dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    return std::visit([&](const auto& plan) { return launch<T>(plan, to, stream); }, path);
+    return std::visit([&](const auto& plan) { return launch_path<T>(plan, to, stream); }, path);
   });
 }
 

@@ -80,10 +80,9 @@ __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t
 template <typename T, int kTile>
 __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk, const uint4* vecs,
                                           const compute_t<T>* taps, compute_t<T> bias, int32_t tap,
-                                          GatherLane lane, const StridedGradientArgs& own) {
+                                          GatherLane lane, const StridedGradientArgs& args) {
   using C = compute_t<T>;
   constexpr int32_t kNowhere = INT32_MIN / 2;
-  const ChunkArgs& args = own.base;
 #pragma unroll 1
   for (; lane.position < lane.positions; lane.position += kStridedGradientPositions * lane.apart) {
     C sums[kStridedGradientPositions] = {};
@@ -99,7 +98,7 @@ __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk,
             lane.position + j * lane.apart < lane.positions ? lane.under + j * lane.rows : kNowhere;
       }
 #pragma unroll 1
-      for (int32_t k = tap; k < args.taps; k += own.tap_cycle) {
+      for (int32_t k = tap; k < args.taps; k += args.tap_cycle) {
         const C weight = own_taps[k];
 #pragma unroll
         for (int j = 0; j < kStridedGradientPositions; ++j) {
@@ -107,7 +106,7 @@ __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk,
           if (static_cast<uint32_t>(at[j]) < static_cast<uint32_t>(args.from_size)) {
             sums[j] = multiply_add(weight, to_compute(grads[at[j] + ahead]), sums[j]);
           }
-          at[j] -= own.position_step;
+          at[j] -= args.position_step;
         }
       }
     }
@@ -124,13 +123,12 @@ __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk,
 // kOneProduct means that each position meets at most one tap of one channel.
 template <typename T, bool kOneProduct>
 __global__ void __launch_bounds__(kChunkThreads, 8)
-    strided_gradient_kernel(const __grid_constant__ StridedGradientArgs own) {
+    strided_gradient_kernel(const __grid_constant__ StridedGradientArgs args) {
   using C = compute_t<T>;
   constexpr int N = kVecSize<T>, kTile = 32 * N;
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
   launch_dependents();
-  const ChunkArgs& args = own.base;
   const uint32_t in_channels = kOneProduct ? 1 : args.in_channels;
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
   const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
@@ -145,8 +143,9 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   if (warp >= args.warps) return;
 
   // Load gradients and taps.
+  const auto dilation = static_cast<int32_t>(args.dilation.divisor);
   const Chunk<T, kTile> chunk(args, warp, [&](int32_t begin) {
-    return own.steps_to(begin + args.padding - (args.taps - 1) * own.dilation);
+    return args.steps_to(begin + args.padding - (args.taps - 1) * dilation);
   });
 #pragma unroll 1
   for (uint32_t c = 0; c < in_channels; ++c) {
@@ -160,9 +159,9 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   const int32_t positions =
       max(min(static_cast<int32_t>(args.warp_tiles * kTile), args.to_size - chunk.begin), 0);
   const int32_t vecs_made = (positions + N - 1) / N;
-  const auto step = static_cast<int32_t>(own.step.divisor);
+  const auto step = static_cast<int32_t>(args.step_div.divisor);
   const C bias = load_bias<T>(args, chunk.channel);
-  if (own.first_taps < step) {
+  if (args.first_taps < step) {
     Vec<T, N> empty;
 #pragma unroll
     for (int i = 0; i < N; ++i) empty.values[i] = from_compute<T>(bias);
@@ -176,19 +175,19 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 
   // Multiply.
   auto row = static_cast<uint32_t>(lane);
-  auto tap = static_cast<int32_t>(own.width.divmod(row));
-  if (static_cast<int32_t>(row) >= own.rows) tap = own.first_taps;
+  auto tap = static_cast<int32_t>(args.width.divmod(row));
+  if (static_cast<int32_t>(row) >= args.rows) tap = args.first_taps;
 #pragma unroll 1
-  for (; tap < own.first_taps; tap += static_cast<int32_t>(own.width.divisor)) {
-    const int32_t reach = chunk.begin + args.padding - tap * own.dilation;
-    const int32_t under = own.steps_to(reach) + static_cast<int32_t>(row);
-    const GatherLane gather{under, under * step - reach, positions, own.rows, own.rows * step};
+  for (; tap < args.first_taps; tap += static_cast<int32_t>(args.width.divisor)) {
+    const int32_t reach = chunk.begin + args.padding - tap * dilation;
+    const int32_t under = args.steps_to(reach) + static_cast<int32_t>(row);
+    const GatherLane gather{under, under * step - reach, positions, args.rows, args.rows * step};
     T* const to = reinterpret_cast<T*>(made);
     if constexpr (kOneProduct) {
       const T* const grads = reinterpret_cast<const T*>(vecs) + chunk.ahead(args, 0) - chunk.first;
       make_products(to, grads + under, taps[tap], bias, gather, args);
     } else {
-      make_sums(to, chunk, vecs, taps, bias, tap, gather, own);
+      make_sums(to, chunk, vecs, taps, bias, tap, gather, args);
     }
   }
   __syncwarp();
@@ -197,12 +196,8 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 }
 
 template <typename T>
-cudaError_t launch(const StridedGradientPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.base.to = to;
-  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
-  return plan.one_tap ? start(strided_gradient_kernel<T, true>)
-                      : start(strided_gradient_kernel<T, false>);
+auto kernel_of(const StridedGradientPlan& plan) {
+  return plan.one_tap ? strided_gradient_kernel<T, true> : strided_gradient_kernel<T, false>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -17,9 +17,9 @@ struct WeightTiles {
 
   __device__ __forceinline__ explicit WeightTiles(const WeightChannelTilesArgs& args) : args(args) {
     uint32_t part = blockIdx.x;
-    split = args.base.splits.divmod(part);
-    first_tap = args.base.tap_parts.divmod(part) * args.tap_count;
-    taps = min(args.base.taps - first_tap, args.tap_count);
+    split = args.splits.divmod(part);
+    first_tap = args.tap_parts.divmod(part) * args.tap_count;
+    taps = min(args.taps - first_tap, args.tap_count);
     channel = part << args.width_shift;
   }
 
@@ -27,25 +27,24 @@ struct WeightTiles {
   // i of `from`.
   template <typename Visit>
   __device__ __forceinline__ void visit(const Visit& visit) const {
-    const WeightArgs& base = args.base;
 #pragma unroll 1
-    for (uint32_t tile = split; tile < args.tiles; tile += base.splits.divisor) {
+    for (uint32_t tile = split; tile < args.tiles; tile += args.splits.divisor) {
       uint32_t image = tile;
       const uint32_t index = args.sequence_tiles.divmod(image);
       const auto phase = static_cast<int32_t>(args.phases.divmod(image));
-      visit(Sequence<const T>(static_cast<const T*>(base.from) + image * base.from_batch,
-                              base.from_stride, base.from_size,
-                              phase + static_cast<int32_t>(first_tap * args.dilation.divisor) -
-                                  static_cast<int32_t>(base.padding),
-                              args.dilation),
-            Sequence<const T>(static_cast<const T*>(base.grad) + image * base.grad_batch,
-                              base.grad_stride, base.grad_size, phase, args.dilation),
+      visit(Sequence<const T>(static_cast<const T*>(args.from) + image * args.from_batch,
+                              args.from_stride, args.from_size,
+                              phase + static_cast<int32_t>(first_tap * args.dilation_div.divisor) -
+                                  static_cast<int32_t>(args.padding),
+                              args.dilation_div),
+            Sequence<const T>(static_cast<const T*>(args.grad) + image * args.grad_batch,
+                              args.grad_stride, args.grad_size, phase, args.dilation_div),
             static_cast<int32_t>(index * args.octets * 8));
     }
   }
 
   __device__ __forceinline__ void emit(uint32_t c, uint32_t tap, compute_t<T> sum) const {
-    emit_weight<T>(args.base, split, int64_t{channel + c} * args.base.taps + first_tap + tap, sum);
+    emit_weight<T>(args, split, int64_t{channel + c} * args.taps + first_tap + tap, sum);
   }
 };
 
@@ -180,24 +179,15 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
   }
 }
 
-template <typename T>
-cudaError_t launch(const WeightChannelTilesPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.base.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    if constexpr (sizeof(T) == 4) {
-      return start(weight_channel_slides_kernel<T>);
-    } else {
-      return plan.matrices == 2   ? start(weight_channel_tiles_kernel<T, 2>)
-             : plan.matrices == 4 ? start(weight_channel_tiles_kernel<T, 4>)
-                                  : start(weight_channel_tiles_kernel<T, 8>);
-    }
-  }
+template <Half T>
+auto kernel_of(const WeightChannelTilesPlan& plan) {
+  return plan.matrices == 2   ? weight_channel_tiles_kernel<T, 2>
+         : plan.matrices == 4 ? weight_channel_tiles_kernel<T, 4>
+                              : weight_channel_tiles_kernel<T, 8>;
+}
+template <Single T>
+auto kernel_of(const WeightChannelTilesPlan&) {
+  return weight_channel_slides_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -14,25 +14,21 @@ constexpr int64_t kMostSlidingWeights = 8;
 constexpr int64_t kMatrixOctets = kMmaOutputs / 8, kMostMatrixTiles = 4;
 constexpr int kMatrixTileBlocks = 2;  // per SM, limited by registers and shared memory
 
-struct WeightChannelTilesArgs {
-  WeightArgs base;
+struct WeightChannelTilesArgs : WeightArgs {
   uint32_t channels, width_shift;  // 2^width_shift channels per tile
   uint32_t tiles;                  // of all sequences, over which blocks loop
   uint32_t octets;                 // of 8 positions per tile
   uint32_t tap_count;              // taps per block
   uint32_t tap_shift;  // f32: 2^tap_shift warps have 16 taps each, for the same positions
-  FastDiv sequence_tiles, phases, dilation;
+  FastDiv sequence_tiles, phases, dilation_div;
   bool has_vectors;
 };
 
-struct WeightChannelTilesPlan {
+struct WeightChannelTilesPlan : PathPlan<WeightChannelTilesArgs> {
   static constexpr const char* kName = "weight_channel_tiles";
   static constexpr const Costs& kCosts = costs::kWeightChannelTiles;
-  LaunchShape launch;
-  WeightChannelTilesArgs args;
   int matrices;  // fp16 and bf16: of 16 taps
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelTilesPlan> make(const Problem& p, const Device& device) {
     if (!has_channel_tiles(p) || p.taps <= kMostSlidingWeights) return {};
     const bool half = is_half(p);
@@ -71,7 +67,7 @@ struct WeightChannelTilesPlan {
     plan.matrices = matrices;
     WeightChannelTilesArgs& args = plan.args;
     plan.launch = launch_shape(parts * tap_parts * splits, kThreads, bytes);
-    args.base = weight_args(p, splits, tap_parts, parts);
+    args = {weight_args(p, splits, tap_parts, parts)};
     args.channels = static_cast<uint32_t>(p.groups);
     args.width_shift = shift_of(width);
     args.tiles = static_cast<uint32_t>(tiles);
@@ -80,24 +76,24 @@ struct WeightChannelTilesPlan {
     args.tap_shift = shift_of(warps_of_taps);
     args.sequence_tiles = divide_by(sequence_tiles);
     args.phases = divide_by(phases);
-    args.dilation = divide_by(p.dilation);
+    args.dilation_div = divide_by(p.dilation);
     args.has_vectors = has_vectors_of_channels(p, 8);
     return plan;
   }
-};
 
-inline Terms WeightChannelTilesPlan::terms(const Problem& p, const Device& device) const {
-  const double fill = blocks_per_sm(launch, device) / kMatrixTileBlocks;
-  const double tiles = std::ceil(static_cast<double>(args.tiles) / args.base.splits.divisor);
-  const double width = 1 << args.width_shift;
-  const double read = tiles * width * (16 * args.octets + args.tap_count) / kThreads;
-  // Of a warp or thread: matrices of 128 positions, or multiply-adds by fours.
-  const double products = is_half(p)
-                              ? tiles * width / 8 * args.octets / 16 * (args.tap_count / 16 + 2)
-                              : tiles * args.octets * static_cast<double>(1 << args.tap_shift) * 4;
-  // Terms: second launch, values per SM, products per SM, values that are no vectors, products.
-  return {args.base.partial ? 1.0 : 0.0, read * fill, products * fill,
-          args.has_vectors ? 0 : read * fill, products};
-}
+  Terms terms(const Problem& p, const Device& device) const {
+    const double fill = blocks_per_sm(launch, device) / kMatrixTileBlocks;
+    const double tiles = std::ceil(static_cast<double>(args.tiles) / args.splits.divisor);
+    const double width = 1 << args.width_shift;
+    const double read = tiles * width * (16 * args.octets + args.tap_count) / kThreads;
+    // Of a warp or thread: matrices of 128 positions, or multiply-adds by fours.
+    const double products =
+        is_half(p) ? tiles * width / 8 * args.octets / 16 * (args.tap_count / 16 + 2)
+                   : tiles * args.octets * static_cast<double>(1 << args.tap_shift) * 4;
+    // Terms: second launch, values per SM, products per SM, values that are no vectors, products.
+    return {args.partial ? 1.0 : 0.0, read * fill, products * fill,
+            args.has_vectors ? 0 : read * fill, products};
+  }
+};
 
 }  // namespace gpuopt::conv1d

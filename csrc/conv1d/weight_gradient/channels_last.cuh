@@ -16,9 +16,8 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
   constexpr int U = N == 1 ? 8 : 4;  // positions whose loads are in flight together
   __shared__ C shared_sums[kWarps][32][N + 1];
   launch_dependents();
-  const WeightArgs& base = args.base;
   uint32_t tile = blockIdx.x;
-  const uint32_t split = base.splits.divmod(tile);
+  const uint32_t split = args.splits.divmod(tile);
   const uint32_t width = 1u << args.width_shift, rows = kChunkThreads >> args.width_shift;
   const uint32_t row = threadIdx.x >> args.width_shift;
   const uint32_t vec = tile * width + (threadIdx.x & (width - 1));
@@ -26,20 +25,20 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
 
   C sums[kTaps][N] = {};
   if (vec < args.vecs) {
-    const T* const from = static_cast<const T*>(base.from) + int64_t{vec} * N;
-    const T* const grad = static_cast<const T*>(base.grad) + int64_t{vec} * N;
+    const T* const from = static_cast<const T*>(args.from) + int64_t{vec} * N;
+    const T* const grad = static_cast<const T*>(args.grad) + int64_t{vec} * N;
     for (uint32_t part = split * rows + row; part < args.parts;
-         part += base.splits.divisor * rows) {
+         part += args.splits.divisor * rows) {
       uint32_t image = part;
       const int64_t begin = int64_t{args.row_parts.divmod(image)} * args.part_positions;
       const auto positions =
-          static_cast<int32_t>(min(base.grad_size - begin, int64_t{args.part_positions}));
-      const T* const own_from = from + image * base.from_batch;
-      const T* own_grad = grad + image * base.grad_batch + begin * base.grad_stride;
-      int64_t under = begin - base.padding;  // the first tap
+          static_cast<int32_t>(min(args.grad_size - begin, int64_t{args.part_positions}));
+      const T* const own_from = from + image * args.from_batch;
+      const T* own_grad = grad + image * args.grad_batch + begin * args.grad_stride;
+      int64_t under = begin - args.padding;  // the first tap
       const auto load = [&](int64_t position) {
-        const bool valid = static_cast<uint64_t>(position) < static_cast<uint64_t>(base.from_size);
-        return valid ? load_vec<T, N>(own_from + position * base.from_stride) : Channels{};
+        const bool valid = static_cast<uint64_t>(position) < static_cast<uint64_t>(args.from_size);
+        return valid ? load_vec<T, N>(own_from + position * args.from_stride) : Channels{};
       };
       // The inputs under the taps of U positions.
       Channels window[kTaps + U - 1];
@@ -52,7 +51,7 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
 #pragma unroll
         for (int u = 0; u < U; ++u) {
           const bool valid = position + u < positions;
-          grads[u] = load_vec<T, N>(own_grad + (valid ? u : 0) * base.grad_stride);
+          grads[u] = load_vec<T, N>(own_grad + (valid ? u : 0) * args.grad_stride);
           window[kTaps - 1 + u] = load(under + kTaps - 1 + u);
         }
 #pragma unroll
@@ -71,7 +70,7 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
         }
 #pragma unroll
         for (int k = 0; k < kTaps - 1; ++k) window[k] = window[k + U];
-        own_grad += U * base.grad_stride;
+        own_grad += U * args.grad_stride;
         under += U;
       }
     }
@@ -84,7 +83,7 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
 #pragma unroll
       for (int i = 0; i < N; ++i) sums[k][i] += shuffle_xor(sums[k][i], static_cast<int>(mask));
     }
-    if (k >= base.taps) break;
+    if (k >= args.taps) break;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < N; ++i) shared_sums[threadIdx.x / 32][threadIdx.x % 32][i] = sums[k][i];
@@ -96,26 +95,17 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
       C sum = shared_sums[0][lane][i];
 #pragma unroll
       for (int warp = 1; warp < kWarps; ++warp) sum += shared_sums[warp][lane][i];
-      emit_weight<T>(base, split, int64_t{channel} * base.taps + k, sum);
+      emit_weight<T>(args, split, int64_t{channel} * args.taps + k, sum);
     }
   }
 }
 
-template <typename T>
-cudaError_t launch(const WeightChannelsLastPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.base.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    constexpr int N = kVecSize<T>;
-    if (plan.values == 1) return start(weight_channels_last_kernel<T, 1, 8>);
-    return plan.taps == 4 ? start(weight_channels_last_kernel<T, N, 4>)
-                          : start(weight_channels_last_kernel<T, N, 8>);
-  }
+template <UpToSingle T>
+auto kernel_of(const WeightChannelsLastPlan& plan) {
+  constexpr int N = kVecSize<T>;
+  return plan.values == 1 ? weight_channels_last_kernel<T, 1, 8>
+         : plan.taps == 4 ? weight_channels_last_kernel<T, N, 4>
+                          : weight_channels_last_kernel<T, N, 8>;
 }
 
 }  // namespace gpuopt::conv1d

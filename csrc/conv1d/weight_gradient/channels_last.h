@@ -12,8 +12,7 @@ constexpr int64_t kFewestPartPositions = 16, kMostPartPositions = 128;
 // Blocks per SM, limited by registers.
 constexpr int weight_vec_blocks(int64_t item, int taps) { return item == 2 && taps == 8 ? 3 : 4; }
 
-struct WeightChannelsLastArgs {
-  WeightArgs base;
+struct WeightChannelsLastArgs : WeightArgs {
   uint32_t vecs;  // of all channels
   // 2^width_shift threads with vectors side by side form a row of threads. A block has several
   // rows.
@@ -23,15 +22,12 @@ struct WeightChannelsLastArgs {
   FastDiv row_parts;  // parts per row
 };
 
-struct WeightChannelsLastPlan {
+struct WeightChannelsLastPlan : PathPlan<WeightChannelsLastArgs> {
   static constexpr const char* kName = "weight_channels_last";
   static constexpr const Costs& kCosts = costs::kWeightChannelsLast;
-  LaunchShape launch;
-  WeightChannelsLastArgs args;
   int values;  // channels of a thread: a 16-byte vector or 1
   int taps;    // of a thread, at least as many as the filter has
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelsLastPlan> make(const Problem& p, const Device& device) {
     const bool is_depthwise = p.from.channels == 1 && p.to.channels == 1;
     if (!is_depthwise || p.from.channel_stride != 1 || p.to.channel_stride != 1 ||
@@ -54,7 +50,7 @@ struct WeightChannelsLastPlan {
     const int64_t splits = splits_of(all, tiles, ceil_div(parts, rows));
     if (parts >= kFar || !fits_grid(tiles * splits)) return {};
     plan.launch = launch_shape(tiles * splits, kChunkThreads);
-    plan.args.base = weight_args(p, splits, 1, tiles);
+    plan.args = {weight_args(p, splits, 1, tiles)};
     plan.args.vecs = static_cast<uint32_t>(vecs);
     plan.args.width_shift = shift_of(width);
     plan.args.parts = static_cast<uint32_t>(parts);
@@ -62,13 +58,13 @@ struct WeightChannelsLastPlan {
     plan.args.row_parts = divide_by(row_parts);
     return plan;
   }
-};
 
-inline Terms WeightChannelsLastPlan::terms(const Problem&, const Device& device) const {
-  // Terms: second launch, taps per SM, positions per SM.
-  const double parts = static_cast<double>(args.vecs) * args.parts;
-  return {args.base.partial ? 1.0 : 0.0, taps * fill_of(launch, device),
-          parts * args.part_positions / device.sms / 1e4};
-}
+  Terms terms(const Problem&, const Device& device) const {
+    // Terms: second launch, taps per SM, positions per SM.
+    const double parts = static_cast<double>(args.vecs) * args.parts;
+    return {args.partial ? 1.0 : 0.0, taps * fill_of(launch, device),
+            parts * args.part_positions / device.sms / 1e4};
+  }
+};
 
 }  // namespace gpuopt::conv1d

@@ -6,6 +6,7 @@
 //   gradient of tap k = D[k][0] + D[k + 1][1] + ... + D[k + 7][7], a diagonal of D
 #pragma once
 
+#include "conv1d/device/mma.cuh"
 #include "conv1d/weight_gradient/chunks.h"
 #include "conv1d/weight_gradient/sums.cuh"
 
@@ -26,38 +27,18 @@ class MatrixSums {
   __device__ __forceinline__ void add(const uint4* input, const uint4* grads, int32_t ahead,
                                       int32_t, int32_t, uint32_t taps, uint32_t dilation) {
     const uint32_t used = used_matrices(ahead, taps, dilation);
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     const uint32_t lane = threadIdx.x % 32;
-    const auto address_of = [](const uint4* vecs) {
-      return static_cast<uint32_t>(__cvta_generic_to_shared(vecs));
-    };
     uint32_t b[2];
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(b[0]), "=r"(b[1])
-                 : "r"(address_of(grads + lane % 16)));
-    const uint32_t address = address_of(input + lane % 8 + lane / 8 % 2 + lane / 16 * 8);
+    load_transposed(b, grads + lane % 16);
+    const uint4* const own = input + lane % 8 + lane / 8 % 2 + lane / 16 * 8;
 #pragma unroll
     for (int m = 0; m < kMatrices; ++m) {
       if (m < used) {
         uint32_t a[4];
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-                     : "r"(address + m * 2 * kVecBytes));
+        load_transposed(a, own + 2 * m);
         multiply_add_matrices<T>(sums_[m], a, b);
       }
     }
-#else
-    const T* const from = reinterpret_cast<const T*>(input);
-    const T* const grad = reinterpret_cast<const T*>(grads);
-    for (uint32_t m = 0; m < used; ++m) {
-      for (uint32_t i = 0; i < 4; ++i) {
-        for (uint32_t block = 0; block < 16; ++block) {
-          sums_[m][i] += to_compute(from[8 * block + row_of(m, i)]) *
-                         to_compute(grad[8 * block + column_of(i)]);
-        }
-      }
-    }
-#endif
   }
 
   // Ends a chunk. Diagonals depend on `ahead`, so they are summed before it changes.

@@ -34,13 +34,12 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<2>::Barriers barriers[kWeightWarps];
   launch_dependents();
-  const WeightArgs& base = args.base;
   uint32_t out_channel = blockIdx.x;
-  const uint32_t split = base.splits.divmod(out_channel);
-  const uint32_t first_tap = base.tap_parts.divmod(out_channel) * args.tap_count;
-  const uint32_t in_channel = base.in_parts.divmod(out_channel);
-  const uint32_t group = out_channel / base.out_channels;
-  const uint32_t taps = min(base.taps - first_tap, args.tap_count);
+  const uint32_t split = args.splits.divmod(out_channel);
+  const uint32_t first_tap = args.tap_parts.divmod(out_channel) * args.tap_count;
+  const uint32_t in_channel = args.in_parts.divmod(out_channel);
+  const uint32_t group = out_channel / args.out_channels;
+  const uint32_t taps = min(args.taps - first_tap, args.tap_count);
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const uint32_t grad_vecs = args.chunk_tiles * kTileVecs;
   const uint32_t stage_vecs = grad_vecs + args.input_vecs;
@@ -50,23 +49,21 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
   WarpCopies<2> copies(barriers[warp]);
   grid_dependency_wait();
 
-  const T* const from = static_cast<const T*>(base.from) +
-                        (int64_t{group} * base.in_channels + in_channel) * base.from_channel;
-  const T* const grad = static_cast<const T*>(base.grad) + out_channel * base.grad_channel;
-  const auto dilation = static_cast<uint32_t>(base.dilation);
-  const auto grad_size = static_cast<int32_t>(base.grad_size);
+  const T* const from = static_cast<const T*>(args.from) +
+                        (int64_t{group} * args.in_channels + in_channel) * args.from_channel;
+  const T* const grad = static_cast<const T*>(args.grad) + out_channel * args.grad_channel;
+  const auto dilation = static_cast<uint32_t>(args.dilation);
+  const auto grad_size = static_cast<int32_t>(args.grad_size);
   const int32_t offset =
-      static_cast<int32_t>(first_tap * dilation) - static_cast<int32_t>(base.padding);
+      static_cast<int32_t>(first_tap * dilation) - static_cast<int32_t>(args.padding);
   const auto chunk_of = [&](uint32_t index) {
     uint32_t image = index;
     const uint32_t part = args.row_chunks.divmod(image);
     WeightChunk<T> chunk;
-    chunk.grads = grad + image * base.grad_batch;
-    chunk.from = from + image * base.from_batch;
-    chunk.begin = static_cast<int32_t>(part * grad_vecs * N) -
-                  static_cast<int32_t>(reinterpret_cast<uintptr_t>(chunk.grads) / sizeof(T) % N);
-    chunk.ahead = static_cast<int32_t>(
-        reinterpret_cast<uintptr_t>(chunk.from + chunk.begin + offset) / sizeof(T) % N);
+    chunk.grads = grad + image * args.grad_batch;
+    chunk.from = from + image * args.from_batch;
+    chunk.begin = static_cast<int32_t>(part * grad_vecs * N) - offset_in_vec(chunk.grads);
+    chunk.ahead = offset_in_vec(chunk.from + chunk.begin + offset);
     return chunk;
   };
   const auto copy_row = [&](uint32_t stage, const Rows<T>& rows, uint4* to, const T* row,
@@ -79,10 +76,10 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
   };
   const auto copy = [&](const WeightChunk<T>& chunk, uint32_t stage) {
     uint4* const to = stages + stage * stage_vecs;
-    copy_row(stage, {base.grad_first_vec, base.grad_last_vec}, to, chunk.grads, chunk.begin,
+    copy_row(stage, {args.grad_first_vec, args.grad_last_vec}, to, chunk.grads, chunk.begin,
              grad_size, grad_vecs);
-    copy_row(stage, {base.from_first_vec, base.from_last_vec}, to + grad_vecs, chunk.from,
-             chunk.begin + offset - chunk.ahead, static_cast<int32_t>(base.from_size),
+    copy_row(stage, {args.from_first_vec, args.from_last_vec}, to + grad_vecs, chunk.from,
+             chunk.begin + offset - chunk.ahead, static_cast<int32_t>(args.from_size),
              args.input_vecs);
   };
 
@@ -95,7 +92,7 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
   for (uint32_t iteration = 0; index < args.chunks; ++iteration) {
     const WeightChunk<T> chunk = next;
     const uint32_t stage = iteration % 2;
-    index += base.splits.divisor * warps;
+    index += args.splits.divisor * warps;
     const bool last = index >= args.chunks;
     if (!last) {
       next = chunk_of(index);
@@ -123,13 +120,13 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
       // An infinite input may have met a missing gradient (0). Sum again, position by position.
       sum = 0;
       for (uint32_t group_of_warps = split * warps; group_of_warps < args.chunks;
-           group_of_warps += base.splits.divisor * warps) {
+           group_of_warps += args.splits.divisor * warps) {
         for (uint32_t i = group_of_warps; i < min(group_of_warps + warps, args.chunks); ++i) {
           const WeightChunk<T> chunk = chunk_of(i);
           const int32_t end = min(chunk.begin + static_cast<int32_t>(grad_vecs) * N, grad_size);
           for (int32_t position = max(chunk.begin, 0); position < end; ++position) {
             const int64_t under = int64_t{position} + offset + tap * dilation;
-            const bool valid = static_cast<uint64_t>(under) < static_cast<uint64_t>(base.from_size);
+            const bool valid = static_cast<uint64_t>(under) < static_cast<uint64_t>(args.from_size);
             sum = multiply_add(to_compute(chunk.grads[position]),
                                valid ? to_compute(chunk.from[under]) : C(0), sum);
           }
@@ -137,32 +134,23 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
       }
     }
     emit_weight<T>(
-        base, split,
-        (int64_t{out_channel} * base.in_channels + in_channel) * base.taps + first_tap + tap, sum);
+        args, split,
+        (int64_t{out_channel} * args.in_channels + in_channel) * args.taps + first_tap + tap, sum);
   }
 }
 
-template <typename T>
-cudaError_t launch(const WeightChunksPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.base.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    if constexpr (sizeof(T) == 2) {
-      return plan.products == 2   ? start(weight_chunks_kernel<T, MatrixSums<T, 2>>)
-             : plan.products == 4 ? start(weight_chunks_kernel<T, MatrixSums<T, 4>>)
-                                  : start(weight_chunks_kernel<T, MatrixSums<T, 8>>);
-    } else {
-      return plan.products == 4    ? start(weight_chunks_kernel<T, LaneSums<T, 4>>)
-             : plan.products == 8  ? start(weight_chunks_kernel<T, LaneSums<T, 8>>)
-             : plan.products == 16 ? start(weight_chunks_kernel<T, LaneSums<T, 16>>)
-                                   : start(weight_chunks_kernel<T, LaneSums<T, 32>>);
-    }
-  }
+template <Half T>
+auto kernel_of(const WeightChunksPlan& plan) {
+  return plan.products == 2   ? weight_chunks_kernel<T, MatrixSums<T, 2>>
+         : plan.products == 4 ? weight_chunks_kernel<T, MatrixSums<T, 4>>
+                              : weight_chunks_kernel<T, MatrixSums<T, 8>>;
+}
+template <Single T>
+auto kernel_of(const WeightChunksPlan& plan) {
+  return plan.products == 4    ? weight_chunks_kernel<T, LaneSums<T, 4>>
+         : plan.products == 8  ? weight_chunks_kernel<T, LaneSums<T, 8>>
+         : plan.products == 16 ? weight_chunks_kernel<T, LaneSums<T, 16>>
+                               : weight_chunks_kernel<T, LaneSums<T, 32>>;
 }
 
 }  // namespace gpuopt::conv1d

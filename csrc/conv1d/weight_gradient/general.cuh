@@ -109,30 +109,20 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T>
-cudaError_t launch(const WeightGeneralPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.to = to;
-  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
+auto kernel_of(const WeightGeneralPlan& plan) {
   if constexpr (sizeof(T) < 8) {
     if (plan.channels == 4) {
-      return plan.taps == 4 ? start(weight_general_kernel<T, 4, 4>)
-                            : start(weight_general_kernel<T, 4, 8>);
+      return plan.taps == 4 ? weight_general_kernel<T, 4, 4> : weight_general_kernel<T, 4, 8>;
     }
   }
-  return plan.taps == 1   ? start(weight_general_kernel<T, 1, 1>)
-         : plan.taps == 4 ? start(weight_general_kernel<T, 1, 4>)
-                          : start(weight_general_kernel<T, 1, 8>);
+  return plan.taps == 1   ? weight_general_kernel<T, 1, 1>
+         : plan.taps == 4 ? weight_general_kernel<T, 1, 4>
+                          : weight_general_kernel<T, 1, 8>;
 }
 
-template <typename T>
-cudaError_t launch(const WeightColumnsPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    return launch_kernel(weight_columns_kernel<T>, plan.launch, stream, args);
-  }
+template <UpToSingle T>
+auto kernel_of(const WeightColumnsPlan&) {
+  return weight_columns_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

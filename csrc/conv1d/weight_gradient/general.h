@@ -9,15 +9,12 @@ namespace gpuopt::conv1d {
 constexpr int kWeightTaps = 8;  // per block of weight_columns_kernel
 
 // Neighbouring threads have neighbouring positions.
-struct WeightGeneralPlan {
+struct WeightGeneralPlan : PathPlan<WeightArgs> {
   static constexpr const char* kName = "weight_general";
   static constexpr const Costs& kCosts = costs::kWeightGeneral;
-  LaunchShape launch;
-  WeightArgs args;
   int channels;  // output channels per thread: 1 or 4
   int taps;      // per block: 1, 4 or 8
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightGeneralPlan> make(const Problem& p, const Device& device) {
     WeightGeneralPlan plan;
     plan.taps = p.taps == 1 ? 1 : p.taps <= 4 ? 4 : 8;
@@ -34,16 +31,21 @@ struct WeightGeneralPlan {
     plan.args = weight_args(p, splits, tap_parts, tiles, kThreads);
     return plan;
   }
+
+  Terms terms(const Problem& p, const Device& device) const {
+    const double positions = std::ceil(static_cast<double>(p.batch * p.to.size) /
+                                       (static_cast<double>(args.splits.divisor) * kThreads));
+    const double per_sm = blocks_per_sm(launch, device), loads = positions * taps;
+    // Terms: blocks, positions per thread, multiply-adds per SM, loads per SM and per thread.
+    return {per_sm, positions, loads * channels * per_sm, loads * per_sm, loads};
+  }
 };
 
 // Neighbouring threads have neighbouring channels.
-struct WeightColumnsPlan {
+struct WeightColumnsPlan : PathPlan<WeightArgs> {
   static constexpr const char* kName = "weight_columns";
   static constexpr const Costs& kCosts = costs::kWeightColumns;
-  LaunchShape launch;
-  WeightArgs args;
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightColumnsPlan> make(const Problem& p, const Device& device) {
     const int64_t channels = p.groups * p.to.channels;
     const bool channels_first = p.to.channel_stride == 1 && p.to.stride != 1 && p.to.size > 1 &&
@@ -61,22 +63,15 @@ struct WeightColumnsPlan {
     plan.args = weight_args(p, splits, tap_parts, tiles);
     return plan;
   }
+
+  Terms terms(const Problem& p, const Device& device) const {
+    const double positions =
+        std::ceil(static_cast<double>(p.batch * p.to.size) /
+                  (static_cast<double>(args.splits.divisor) * (kThreads / 32)));
+    const double per_sm = blocks_per_sm(launch, device);
+    // Terms: blocks, positions per thread and per SM.
+    return {per_sm, positions, positions * per_sm};
+  }
 };
-
-inline Terms WeightGeneralPlan::terms(const Problem& p, const Device& device) const {
-  const double positions = std::ceil(static_cast<double>(p.batch * p.to.size) /
-                                     (static_cast<double>(args.splits.divisor) * kThreads));
-  const double per_sm = blocks_per_sm(launch, device), loads = positions * taps;
-  // Terms: blocks, positions per thread, multiply-adds per SM, loads per SM and per thread.
-  return {per_sm, positions, loads * channels * per_sm, loads * per_sm, loads};
-}
-
-inline Terms WeightColumnsPlan::terms(const Problem& p, const Device& device) const {
-  const double positions = std::ceil(static_cast<double>(p.batch * p.to.size) /
-                                     (static_cast<double>(args.splits.divisor) * (kThreads / 32)));
-  const double per_sm = blocks_per_sm(launch, device);
-  // Terms: blocks, positions per thread and per SM.
-  return {per_sm, positions, positions * per_sm};
-}
 
 }  // namespace gpuopt::conv1d

@@ -16,9 +16,9 @@ struct FanProduct {
 
   FanProduct() = default;
   __device__ __forceinline__ FanProduct(const Im2colArgs& args, uint32_t product) {
-    const uint32_t c = args.taps.div(product), k = product - c * args.taps.divisor;
-    at = static_cast<int32_t>(int64_t{k} * args.base.dilation - args.base.padding);
-    delta = static_cast<int32_t>(c * args.base.from_channel + at * args.base.from_stride);
+    const uint32_t c = args.taps_div.div(product), k = product - c * args.taps_div.divisor;
+    at = static_cast<int32_t>(int64_t{k} * args.dilation - args.padding);
+    delta = static_cast<int32_t>(c * args.from_channel + at * args.from_stride);
     if (product >= args.products) at = -kIm2colReach;  // outside any row
   }
 
@@ -49,32 +49,31 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
   constexpr int kAtOnce = kIm2colSteps<kRows>;
   __shared__ float others[kWarps / 2][kSums][32];
   launch_dependents();
-  const WeightArgs& base = args.base;
   uint32_t group = blockIdx.x;
-  const uint32_t split = base.splits.divmod(group);
-  const uint32_t first_product = base.tap_parts.divmod(group) * (8 * kColumns);
-  const uint32_t first_row = base.out_parts.divmod(group) * (16 * kRows);
+  const uint32_t split = args.splits.divmod(group);
+  const uint32_t first_product = args.tap_parts.divmod(group) * (8 * kColumns);
+  const uint32_t first_row = args.out_parts.divmod(group) * (16 * kRows);
   const uint32_t channel_class = args.cycle.divmod(group);
   const uint32_t cycle = args.cycle.divisor;
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   grid_dependency_wait();
-  const uint32_t rows = channel_class < base.out_channels
-                            ? (base.out_channels - channel_class + cycle - 1) / cycle
+  const uint32_t rows = channel_class < args.out_channels
+                            ? (args.out_channels - channel_class + cycle - 1) / cycle
                             : 0;
   if (first_row >= rows) return;
 
   const T* const from =
-      static_cast<const T*>(base.from) + int64_t{group} * base.in_channels * base.from_channel;
+      static_cast<const T*>(args.from) + int64_t{group} * args.in_channels * args.from_channel;
   const T* const grad =
-      static_cast<const T*>(base.grad) +
-      (int64_t{group} * base.out_channels + channel_class + first_row * cycle) * base.grad_channel;
-  const auto grad_size = static_cast<int32_t>(base.grad_size);
-  const auto from_size = static_cast<uint32_t>(base.from_size);
-  const auto step = static_cast<int32_t>(base.step);
-  const auto from_stride = static_cast<int32_t>(base.from_stride);
-  const bool has_rows = base.grad_stride == 1 || grad_size == 1;
+      static_cast<const T*>(args.grad) +
+      (int64_t{group} * args.out_channels + channel_class + first_row * cycle) * args.grad_channel;
+  const auto grad_size = static_cast<int32_t>(args.grad_size);
+  const auto from_size = static_cast<uint32_t>(args.from_size);
+  const auto step = static_cast<int32_t>(args.step);
+  const auto from_stride = static_cast<int32_t>(args.from_stride);
+  const bool has_rows = args.grad_stride == 1 || grad_size == 1;
   const uint32_t row = lane / 4;  // and row + 8, in each 16
-  const int64_t pitch = 8 * cycle * base.grad_channel;
+  const int64_t pitch = 8 * cycle * args.grad_channel;
   FanProduct products[kColumns];
 #pragma unroll
   for (int n = 0; n < kColumns; ++n) {
@@ -82,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
   }
 
   float sums[kRows][kColumns][4] = {};
-  const uint32_t apart = base.splits.divisor * kWarps * 4 * kAtOnce;
+  const uint32_t apart = args.splits.divisor * kWarps * 4 * kAtOnce;
 #pragma unroll 1
   for (uint32_t begin = (split * kWarps + warp) * 4 * kAtOnce; begin < args.units; begin += apart) {
     // Load.
@@ -94,7 +93,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
       const bool exists = image < args.units;
       if (!exists) image = begin;
       const auto quad = static_cast<int32_t>(args.row_units.divmod(image));
-      const T* const grads = grad + image * base.grad_batch;
+      const T* const grads = grad + image * args.grad_batch;
       const auto ahead_of = [&](const T* of) {
         return static_cast<int32_t>(reinterpret_cast<uintptr_t>(of) / sizeof(T) % kGradientQuad);
       };
@@ -103,7 +102,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
           !has_rows ? false
           : kShifts ? position >= kGradientQuad && position + 2 * kGradientQuad <= grad_size
                     : position >= 0 && position + kGradientQuad <= grad_size;
-      const T* own = grads + position * base.grad_stride + row * cycle * base.grad_channel;
+      const T* own = grads + position * args.grad_stride + row * cycle * args.grad_channel;
       if (__ballot_sync(0xffffffffu, exists && !whole) == 0) {
 #pragma unroll
         for (int r = 0; r < 2 * kRows; ++r) {
@@ -124,10 +123,10 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
         for (int r = 0; r < 2 * kRows; ++r) {
           const bool valid = exists && first_row + row + 8 * r < rows;
           quads[u][r] =
-              load_edge_quad(own + r * pitch, position, valid ? grad_size : 0, base.grad_stride);
+              load_edge_quad(own + r * pitch, position, valid ? grad_size : 0, args.grad_stride);
         }
       }
-      const T* const under = from + image * base.from_batch;
+      const T* const under = from + image * args.from_batch;
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
 #pragma unroll
@@ -185,42 +184,29 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
     const uint32_t own = first_row + 16 * m + lane / 4 + i % 4 / 2 * 8;
     const uint32_t product = first_product + 8 * n + lane % 4 * 2 + i % 2;
     if (own >= rows || product >= args.products) continue;
-    const int64_t channel = int64_t{group} * base.out_channels + channel_class + own * cycle;
-    emit_weight<T>(base, split, channel * args.products + product, sums[m][n][i % 4]);
+    const int64_t channel = int64_t{group} * args.out_channels + channel_class + own * cycle;
+    emit_weight<T>(args, split, channel * args.products + product, sums[m][n][i % 4]);
   }
 }
 
-template <typename T>
-cudaError_t launch(const Im2colPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.base.to = to;
-    const auto start = [&](auto kernel) {
-      return launch_kernel(kernel, plan.launch, stream, args);
-    };
-    if constexpr (sizeof(T) == 2) {
-      const auto start_mma = [&](auto rows, auto shifts) {
-        constexpr int R = decltype(rows)::value;
-        constexpr bool S = decltype(shifts)::value;
-        return plan.products == 16 ? start(im2col_mma_kernel<T, R, 2, S>)
-                                   : start(im2col_mma_kernel<T, R, 4, S>);
-      };
-      using One = std::integral_constant<int, 1>;
-      using Four = std::integral_constant<int, 4>;
-      if (plan.shifts) {
-        return plan.channels == 16 ? start_mma(One(), std::true_type())
-                                   : start_mma(Four(), std::true_type());
-      }
-      return plan.channels == 16 ? start_mma(One(), std::false_type())
-                                 : start_mma(Four(), std::false_type());
-    } else {
-      return plan.products == 4   ? start(im2col_lanes_kernel<T, 16, 4>)
-             : plan.products == 8 ? start(im2col_lanes_kernel<T, 8, 8>)
-                                  : start(im2col_lanes_kernel<T, 8, 12>);
-    }
+template <Half T, int kRows>
+auto im2col_mma_kernel_of(const Im2colPlan& plan) {
+  if (plan.shifts) {
+    return plan.products == 16 ? im2col_mma_kernel<T, kRows, 2, true>
+                               : im2col_mma_kernel<T, kRows, 4, true>;
   }
+  return plan.products == 16 ? im2col_mma_kernel<T, kRows, 2, false>
+                             : im2col_mma_kernel<T, kRows, 4, false>;
+}
+template <Half T>
+auto kernel_of(const Im2colPlan& plan) {
+  return plan.channels == 16 ? im2col_mma_kernel_of<T, 1>(plan) : im2col_mma_kernel_of<T, 4>(plan);
+}
+template <Single T>
+auto kernel_of(const Im2colPlan& plan) {
+  return plan.products == 4   ? im2col_lanes_kernel<T, 16, 4>
+         : plan.products == 8 ? im2col_lanes_kernel<T, 8, 8>
+                              : im2col_lanes_kernel<T, 8, 12>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -15,25 +15,24 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
   static_assert(kSums % 32 == 0);
   extern __shared__ uint4 shared[];
   launch_dependents();
-  const WeightArgs& base = args.base;
   const uint32_t lane = threadIdx.x % 32, threads = blockDim.x;
   uint32_t group = blockIdx.x, channel_warp = threadIdx.x / 32;
   const uint32_t product_warp = args.product_warps.divmod(channel_warp);
   const uint32_t channel_warps = threads / 32 / args.product_warps.divisor;
-  const uint32_t split = base.splits.divmod(group), splits = base.splits.divisor;
+  const uint32_t split = args.splits.divmod(group), splits = args.splits.divisor;
   const uint32_t first_product =
-      (base.tap_parts.divmod(group) * args.product_warps.divisor + product_warp) * kProducts;
-  const uint32_t first_row = (base.out_parts.divmod(group) * channel_warps + channel_warp) * kRows;
+      (args.tap_parts.divmod(group) * args.product_warps.divisor + product_warp) * kProducts;
+  const uint32_t first_row = (args.out_parts.divmod(group) * channel_warps + channel_warp) * kRows;
   const uint32_t rows =
-      first_row < base.out_channels ? min(base.out_channels - first_row, uint32_t{kRows}) : 0;
+      first_row < args.out_channels ? min(args.out_channels - first_row, uint32_t{kRows}) : 0;
   grid_dependency_wait();
 
   const T* const from =
-      static_cast<const T*>(base.from) + int64_t{group} * base.in_channels * base.from_channel;
-  const T* const grad = static_cast<const T*>(base.grad) +
-                        (int64_t{group} * base.out_channels + first_row) * base.grad_channel;
-  const auto batch = static_cast<uint32_t>(base.batch);
-  const auto grad_size = static_cast<uint32_t>(base.grad_size);
+      static_cast<const T*>(args.from) + int64_t{group} * args.in_channels * args.from_channel;
+  const T* const grad = static_cast<const T*>(args.grad) +
+                        (int64_t{group} * args.out_channels + first_row) * args.grad_channel;
+  const auto batch = static_cast<uint32_t>(args.batch);
+  const auto grad_size = static_cast<uint32_t>(args.grad_size);
   const uint32_t positions = args.tile_positions.divisor;
   // The offset of each product's input from its position. Missing products repeat the last one.
   T* const inputs = reinterpret_cast<T*>(shared);
@@ -60,23 +59,23 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
       const uint32_t position = args.tile_positions.divmod(row);
       Unit unit;
       unit.exists = row < images && begin + position < grad_size;
-      unit.at = row * base.in_channels * args.phases.row_pitch + position;
+      unit.at = row * args.in_channels * args.phases.row_pitch + position;
       const T* const own =
-          grad + (first_image + row) * base.grad_batch + (begin + position) * base.grad_stride;
+          grad + (first_image + row) * args.grad_batch + (begin + position) * args.grad_stride;
 #pragma unroll
       for (uint32_t r = 0; r < kRows; ++r) {
-        unit.grads[r] = load_if(own + r * base.grad_channel, unit.exists && r < rows);
+        unit.grads[r] = load_if(own + r * args.grad_channel, unit.exists && r < rows);
       }
       return unit;
     };
     if (tile != split) __syncthreads();  // the previous inputs are read
     // Load.
     Unit next = load(lane);
-    copy_phases(inputs, args.phases, images * base.in_channels,
-                static_cast<int32_t>(begin * base.step - base.padding),
-                static_cast<int32_t>(base.from_size), base.from_stride, [&](uint32_t row) {
-                  const uint32_t c = base.in_parts.divmod(row);
-                  return from + (first_image + row) * base.from_batch + c * base.from_channel;
+    copy_phases(inputs, args.phases, images * args.in_channels,
+                static_cast<int32_t>(begin * args.step - args.padding),
+                static_cast<int32_t>(args.from_size), args.from_stride, [&](uint32_t row) {
+                  const uint32_t c = args.in_parts.divmod(row);
+                  return from + (first_image + row) * args.from_batch + c * args.from_channel;
                 });
     wait_for_copies();
     __syncthreads();
@@ -108,8 +107,8 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
     sum_warp<32>(some);
     const uint32_t r = (i + lane) / kProducts, product = first_product + (i + lane) % kProducts;
     if (r < rows && product < args.products) {
-      const int64_t channel = int64_t{group} * base.out_channels + first_row + r;
-      emit_weight<T>(base, split, channel * args.products + product, some[0]);
+      const int64_t channel = int64_t{group} * args.out_channels + first_row + r;
+      emit_weight<T>(args, split, channel * args.products + product, some[0]);
     }
   }
 }

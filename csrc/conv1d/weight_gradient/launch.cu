@@ -11,23 +11,14 @@
 namespace gpuopt::conv1d {
 namespace {
 
-template <typename Plan>
-const WeightArgs& sums_of(const Plan& plan) {
-  if constexpr (requires { plan.args.base; }) {
-    return plan.args.base;
-  } else {
-    return plan.args;
-  }
-}
-
 // Partial sums go to the workspace, and a second launch adds them up.
 template <typename T, typename Plan>
 cudaError_t launch_sums(const Plan& plan, void* to, Workspace& workspace, cudaStream_t stream) {
-  const WeightArgs& sums = sums_of(plan);
-  if (!sums.partial) return launch<T>(plan, to, stream);
+  const WeightArgs& sums = plan.args;
+  if (!sums.partial) return launch_path<T>(plan, to, stream);
   const auto count = static_cast<size_t>(sums.weights) * sums.splits.divisor;
   void* const partial = workspace.allocate(count * sizeof(compute_t<T>));
-  const cudaError_t error = launch<T>(plan, partial, stream);
+  const cudaError_t error = launch_path<T>(plan, partial, stream);
   if (error != cudaSuccess) return error;
   return launch_finish(static_cast<const compute_t<T>*>(partial), static_cast<T*>(to), sums.weights,
                        /*to_bias=*/static_cast<T*>(nullptr), sums.weights, sums.splits.divisor,

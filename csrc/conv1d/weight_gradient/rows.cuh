@@ -15,7 +15,7 @@ constexpr int kWeightOutputs = 32 / sizeof(T);
 // the input while it multiplies the previous tile. Each tap has its own window of inputs.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 3)
-    weight_rows_kernel(const __grid_constant__ WeightArgs args) {
+    weight_rows_kernel(const __grid_constant__ WeightRowsArgs args) {
   using C = compute_t<T>;
   constexpr int N = kVecSize<T>, P = kWeightOutputs<T>;
   constexpr int kTaps = kRowsTaps;
@@ -59,8 +59,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     part.row = from + segment.row * args.from_batch;
     part.index = segment.index();
     part.lanes = static_cast<int32_t>(segment.lanes);
-    part.begin = static_cast<int32_t>(segment.lane) * P -
-                 static_cast<int32_t>(reinterpret_cast<uintptr_t>(part.grads) / sizeof(T) % N);
+    part.begin = static_cast<int32_t>(segment.lane) * P - offset_in_vec(part.grads);
     part.first = part.begin - part.index * P;
     part.vecs = grad_vecs + threadIdx.x * (P / N) + segment.block_row * args.halo_vecs;
     return part;
@@ -139,15 +138,9 @@ __global__ void __launch_bounds__(kThreads, 3)
   });
 }
 
-template <typename T>
-cudaError_t launch(const WeightRowsPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 8) {
-    return cudaErrorInvalidValue;
-  } else {
-    auto args = plan.args;
-    args.to = to;
-    return launch_kernel(weight_rows_kernel<T>, plan.launch, stream, args);
-  }
+template <UpToSingle T>
+auto kernel_of(const WeightRowsPlan&) {
+  return weight_rows_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

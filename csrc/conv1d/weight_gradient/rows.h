@@ -12,13 +12,17 @@ constexpr int kRowsTaps = 8;  // per block
 
 constexpr int64_t weight_outputs(int64_t item) { return 32 / item; }  // per thread
 
-struct WeightRowsPlan {
+struct WeightRowsArgs : WeightArgs {
+  FastDiv row_lanes;   // threads per row
+  uint32_t tiles;      // of all rows
+  uint32_t tile_rows;  // rows per tile, at most
+  uint32_t halo_vecs;  // behind a row
+};
+
+struct WeightRowsPlan : PathPlan<WeightRowsArgs> {
   static constexpr const char* kName = "weight_rows";
   static constexpr const Costs& kCosts = costs::kWeightRows;
-  LaunchShape launch;
-  WeightArgs args;
 
-  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightRowsPlan> make(const Problem& p, const Device& device) {
     if (item_of(p) == 8 || !has_plain_rows(p) || !has_unit_stride(p) ||
         p.batch * p.to.size >= kFar) {
@@ -41,21 +45,21 @@ struct WeightRowsPlan {
     const int64_t splits = splits_of(device.sms * kWeightBlocks, pairs, tiles / kWeightUnits);
     if (!fits_grid(pairs * splits)) return {};
     plan.launch = launch_shape(pairs * splits, kThreads, bytes);
-    plan.args = weight_args(p, splits, tap_parts);
+    plan.args = {weight_args(p, splits, tap_parts)};
     plan.args.tiles = static_cast<uint32_t>(tiles);
     plan.args.tile_rows = static_cast<uint32_t>(block_rows);
     plan.args.halo_vecs = static_cast<uint32_t>(halo_vecs);
     plan.args.row_lanes = divide_by(row_lanes);
     return plan;
   }
-};
 
-inline Terms WeightRowsPlan::terms(const Problem& p, const Device& device) const {
-  const double tiles = std::ceil(static_cast<double>(args.tiles) / args.splits.divisor);
-  const double per_sm = blocks_per_sm(launch, device);
-  // Terms: tiles and taps per block, tiles and taps per SM, tiles in waves.
-  return {tiles, tiles * static_cast<double>(std::min<int64_t>(kRowsTaps, p.taps)), tiles * per_sm,
-          tiles * kRowsTaps * per_sm, tiles * waves_of(launch, device, 3)};
-}
+  Terms terms(const Problem& p, const Device& device) const {
+    const double tiles = std::ceil(static_cast<double>(args.tiles) / args.splits.divisor);
+    const double per_sm = blocks_per_sm(launch, device);
+    // Terms: tiles and taps per block, tiles and taps per SM, tiles in waves.
+    return {tiles, tiles * static_cast<double>(std::min<int64_t>(kRowsTaps, p.taps)),
+            tiles * per_sm, tiles * kRowsTaps * per_sm, tiles * waves_of(launch, device, 3)};
+  }
+};
 
 }  // namespace gpuopt::conv1d

@@ -21,67 +21,62 @@ struct WeightTapGemmArgs {
   FastDiv chunks, tap_parts, splits, groups;
 };
 
-struct WeightTapGemmPlan {
+struct WeightTapGemmPlan : PathPlan<WeightTapGemmArgs> {
   static constexpr const char* kName = "weight_tap_gemm";
-  LaunchShape launch;
-  WeightTapGemmArgs args;
   ChannelsLastCopy from, grad;
   int rows;  // tiles of 16 channels
 
-  static std::optional<WeightTapGemmPlan> make(const Problem& p, const Device& device);
+  static std::optional<WeightTapGemmPlan> make(const Problem& p, const Device& device) {
+    constexpr int64_t kWarpsPerSm = 16, kUnitsPerSplit = 2;  // if sums are split
+    const int64_t weights = p.groups * p.to.channels * macs_per_output(p);
+    if (!has_tap_gemm(p) || weights > kMaxIndex32 - kThreads) return {};
+    const int64_t most = std::max(p.from.channels, p.to.channels);
+    const int64_t rows = std::max<int64_t>(ceil_div<int64_t>(most, 16), 2), pitch = 2 * rows + 1;
+    const auto tile_rows_of = [&](int64_t taps) {
+      return (kTapGemmPositions - 1) * p.stride + (taps - 1) * p.dilation + 1;
+    };
+    const auto bytes_of = [&](int64_t taps) {
+      return kTapGemmStages * (kTapGemmPositions + tile_rows_of(taps)) * pitch * kAccessBytes;
+    };
+    int64_t block_taps = kTapSumWarps;
+    while (block_taps > 1 && bytes_of(block_taps) > device.shared_bytes) block_taps /= 2;
+    const int64_t tap_parts = ceil_div<int64_t>(p.taps, block_taps);
+    block_taps = ceil_div(p.taps, tap_parts);
+    if (bytes_of(block_taps) > device.shared_bytes) return {};
+    const int64_t chunks = ceil_div<int64_t>(p.to.size, kTapGemmPositions);
+    const int64_t units = p.batch * chunks, blocks = p.groups * tap_parts;
+    if (units >= kFar) return {};
+    const int64_t splits =
+        splits_of(int64_t{device.sms} * kWarpsPerSm, blocks * block_taps, units / kUnitsPerSplit);
+    WeightTapGemmPlan plan;
+    const int64_t grad_rows = chunks * kTapGemmPositions;
+    const int64_t from_rows = (grad_rows - 1) * p.stride + span_of(p) + 1;
+    const auto from = channels_last_copy(p, p.from, from_rows, rows, -p.padding);
+    const auto grad = channels_last_copy(p, p.to, grad_rows, rows, 0);
+    if (!from || !grad || !fits_grid(blocks * splits)) return {};
+    plan.from = *from;
+    plan.grad = *grad;
+    plan.launch =
+        launch_shape(blocks * splits, static_cast<int>(32 * block_taps), bytes_of(block_taps));
+    plan.rows = static_cast<int>(rows);
+    WeightTapGemmArgs& args = plan.args;
+    args.from_rows = from_rows;
+    args.grad_rows = grad_rows;
+    args.weights = weights;
+    args.grad_size = static_cast<int32_t>(p.to.size);
+    args.step = static_cast<int32_t>(p.stride);
+    args.dilation = static_cast<int32_t>(p.dilation);
+    args.taps = static_cast<uint32_t>(p.taps);
+    args.block_taps = static_cast<uint32_t>(block_taps);
+    args.tile_rows = static_cast<uint32_t>(tile_rows_of(block_taps));
+    set_channels(args, p);
+    args.units = static_cast<uint32_t>(units);
+    args.chunks = divide_by(chunks);
+    args.tap_parts = divide_by(tap_parts);
+    args.splits = divide_by(splits);
+    args.groups = divide_by(p.groups);
+    return plan;
+  }
 };
-
-inline std::optional<WeightTapGemmPlan> WeightTapGemmPlan::make(const Problem& p,
-                                                                const Device& device) {
-  constexpr int64_t kWarpsPerSm = 16, kUnitsPerSplit = 2;  // if sums are split
-  const int64_t weights = p.groups * p.to.channels * macs_per_output(p);
-  if (!has_tap_gemm(p) || weights > kMaxIndex32 - kThreads) return {};
-  const int64_t most = std::max(p.from.channels, p.to.channels);
-  const int64_t rows = std::max<int64_t>(ceil_div<int64_t>(most, 16), 2), pitch = 2 * rows + 1;
-  const auto tile_rows_of = [&](int64_t taps) {
-    return (kTapGemmPositions - 1) * p.stride + (taps - 1) * p.dilation + 1;
-  };
-  const auto bytes_of = [&](int64_t taps) {
-    return kTapGemmStages * (kTapGemmPositions + tile_rows_of(taps)) * pitch * kAccessBytes;
-  };
-  int64_t block_taps = kTapSumWarps;
-  while (block_taps > 1 && bytes_of(block_taps) > device.shared_bytes) block_taps /= 2;
-  const int64_t tap_parts = ceil_div<int64_t>(p.taps, block_taps);
-  block_taps = ceil_div(p.taps, tap_parts);
-  if (bytes_of(block_taps) > device.shared_bytes) return {};
-  const int64_t chunks = ceil_div<int64_t>(p.to.size, kTapGemmPositions);
-  const int64_t units = p.batch * chunks, blocks = p.groups * tap_parts;
-  if (units >= kFar) return {};
-  const int64_t splits =
-      splits_of(int64_t{device.sms} * kWarpsPerSm, blocks * block_taps, units / kUnitsPerSplit);
-  WeightTapGemmPlan plan;
-  const int64_t grad_rows = chunks * kTapGemmPositions;
-  const int64_t from_rows = (grad_rows - 1) * p.stride + span_of(p) + 1;
-  const auto from = channels_last_copy(p, p.from, from_rows, rows, -p.padding);
-  const auto grad = channels_last_copy(p, p.to, grad_rows, rows, 0);
-  if (!from || !grad || !fits_grid(blocks * splits)) return {};
-  plan.from = *from;
-  plan.grad = *grad;
-  plan.launch =
-      launch_shape(blocks * splits, static_cast<int>(32 * block_taps), bytes_of(block_taps));
-  plan.rows = static_cast<int>(rows);
-  WeightTapGemmArgs& args = plan.args;
-  args.from_rows = from_rows;
-  args.grad_rows = grad_rows;
-  args.weights = weights;
-  args.grad_size = static_cast<int32_t>(p.to.size);
-  args.step = static_cast<int32_t>(p.stride);
-  args.dilation = static_cast<int32_t>(p.dilation);
-  args.taps = static_cast<uint32_t>(p.taps);
-  args.block_taps = static_cast<uint32_t>(block_taps);
-  args.tile_rows = static_cast<uint32_t>(tile_rows_of(block_taps));
-  set_channels(args, p);
-  args.units = static_cast<uint32_t>(units);
-  args.chunks = divide_by(chunks);
-  args.tap_parts = divide_by(tap_parts);
-  args.splits = divide_by(splits);
-  args.groups = divide_by(p.groups);
-  return plan;
-}
 
 }  // namespace gpuopt::conv1d

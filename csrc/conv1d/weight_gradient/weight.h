@@ -25,9 +25,6 @@ struct WeightArgs {
   int64_t unit_images, unit_positions;       // from a thread's position to its next
   uint32_t taps, in_channels, out_channels;  // channels per group
   FastDiv splits, tap_parts, in_parts, out_parts;
-  // Only for weight_rows_kernel: all tiles, the most rows per tile, and halo vectors behind a row.
-  uint32_t tiles, tile_rows, halo_vecs;
-  FastDiv row_lanes;
   bool partial;
 };
 
@@ -76,7 +73,6 @@ inline WeightArgs weight_args(const Problem& p, int64_t splits, int64_t tap_part
   args.tap_parts = divide_by(tap_parts);
   args.in_parts = divide_by(p.from.channels);
   args.out_parts = divide_by(out_parts);
-  args.tiles = args.tile_rows = args.halo_vecs = 0;
   args.partial = splits > 1;
   return args;
 }

@@ -7,16 +7,14 @@ namespace gpuopt::matmul {
 namespace {
 
 // [bulk_copies]
-constexpr int kThreads = 256, kWarps = kThreads / 32, kStages = 4;
-constexpr int kTileRows = 128, kTileColumns = 256, kSlice = 16;
+constexpr int kThreads = 256;
+constexpr int kTileRows = 128, kTileColumns = 256, kSlice = 16, kStages = 4;
 
 struct Memory {
-  struct Slice {
-    float a[kTileRows][kSlice];  // with a swizzle of 64 bytes
-    float b[kSlice][kTileColumns];
-  } slices[kStages];
-  Barrier full[kStages];   // the bytes of the slice are there
-  Barrier empty[kStages];  // all warps have read the slice
+  float raw_a[kStages][kTileRows][kSlice];  // with a swizzle of 64 bytes
+  float b[kStages][kSlice][kTileColumns];
+  float a[2][kSlice][kTileRows];
+  Barrier full[kStages];  // the bytes of the slice are there
 };
 
 struct Maps {
@@ -26,35 +24,30 @@ struct Maps {
 __device__ __forceinline__ void copy_slice(Memory& memory, const Maps& maps, const Tile& tile,
                                            int slice) {
   const int stage = slice % kStages;
-  arrive_expecting(&memory.full[stage], sizeof(Memory::Slice));
-  copy_box(memory.slices[stage].a, maps.a, tile.row, slice * kSlice, &memory.full[stage]);
-  copy_box(memory.slices[stage].b, maps.b, slice * kSlice, tile.column, &memory.full[stage]);
+  Barrier* const full = &memory.full[stage];
+  arrive_expecting(full, sizeof(memory.raw_a[0]) + sizeof(memory.b[0]));
+  copy_box(memory.raw_a[stage], maps.a, tile.row, slice * kSlice, full);
+  copy_box(memory.b[stage], maps.b, slice * kSlice, tile.column, full);
 }
 
-// A row of A in shared memory is 16 values of k, so a thread reads 4 of them at once. Its rows lie
-// 8 apart: the 8 rows that a warp reads at once are neighbours, which the swizzle spreads over all
-// banks.
-constexpr Spread kRows{8, 1, 8}, kColumns{16, 4, 16};
+constexpr Spread kRows{8, 4, 32}, kColumns{16, 4, 16};
 
-__device__ __forceinline__ void multiply_slice(OutputBlock<kRows, kColumns>& block,
-                                               const Memory::Slice& slice, int row, int column) {
-  const int swizzle = row / 2 % 4;  // the same for all rows of the thread
-#pragma unroll 2  // 8 of k are 16 KB of code. More may not stay in the instruction cache
-  for (int vec = 0; vec < kSlice / 4; ++vec) {
-    alignas(16) float a[8][4];
+// The vectors of A that a thread transposes: two of one row.
+constexpr int kOwnVecs = kTileRows * kSlice / 4 / kThreads;
+using Raw = Vec<float, 4>[kOwnVecs];
+__device__ __forceinline__ void load_raw(Raw& values, const float (&raw)[kTileRows][kSlice]) {
+  const int row = threadIdx.x % kTileRows, first = threadIdx.x / kTileRows * kOwnVecs;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      *reinterpret_cast<float4*>(a[i]) =
-          *reinterpret_cast<const float4*>(&slice.a[row + 8 * i][(vec ^ swizzle) * 4]);
-    }
+  for (int i = 0; i < kOwnVecs; ++i) {
+    values[i] = load_vec<float, 4>(&raw[row][((first + i) ^ row / 2 % 4) * 4]);
+  }
+}
+__device__ __forceinline__ void store_transposed(float (&a)[kSlice][kTileRows], const Raw& values) {
+  const int row = threadIdx.x % kTileRows, first = threadIdx.x / kTileRows * kOwnVecs;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      alignas(16) float own[8], b[16];
+  for (int i = 0; i < kOwnVecs; ++i) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) own[i] = a[i][k];
-      load_values<kColumns>(b, &slice.b[vec * 4 + k][column]);
-      block.multiply_add(own, b);
-    }
+    for (int j = 0; j < 4; ++j) a[4 * (first + i) + j][row] = values[i].values[j];
   }
 }
 
@@ -63,12 +56,9 @@ __global__ void __launch_bounds__(kThreads)
   auto& memory = *reinterpret_cast<Memory*>(matmul_memory);
   const Tile tile = tile_of<kTileRows, kTileColumns>(blockIdx.x, n);
   const int slices = (k + kSlice - 1) / kSlice, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int row = warp / 4 * 64 + lane / 4, column = warp % 4 * 64 + lane % 4 * 4;
+  const int row = warp / 4 * 64 + lane / 4 * 4, column = warp % 4 * 64 + lane % 4 * 4;
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < kStages; ++stage) {
-      init_barrier(&memory.full[stage], 1);
-      init_barrier(&memory.empty[stage], kWarps);
-    }
+    for (Barrier& full : memory.full) init_barrier(&full, 1);
     fence_barriers();
     for (int slice = 0; slice < min(kStages, slices); ++slice) {
       copy_slice(memory, maps, tile, slice);
@@ -76,21 +66,38 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   OutputBlock<kRows, kColumns> block;
-  Ring<kStages> ring, freed;
+  alignas(16) float a[2][8], b[2][16];
+  Raw raw;
+  Ring<kStages> ring;  // of the next slice
+  wait_barrier(&memory.full[0], 0);
+  load_raw(raw, memory.raw_a[0]);
+  store_transposed(memory.a[0], raw);
+  ring.next();
   for (int slice = 0; slice < slices; ++slice) {
-    // The slice before the previous one: the other warps have read it for a long time.
-    if (slice >= 2) {
-      if (threadIdx.x == 0 && slice - 2 + kStages < slices) {
-        wait_barrier(&memory.empty[freed.stage], freed.parity);
-        copy_slice(memory, maps, tile, slice - 2 + kStages);
-      }
-      freed.next();
-      __syncwarp();
+    __syncthreads();  // A of this slice is transposed, and all warps have read the previous slice
+    if (threadIdx.x == 0 && slice > 0 && slice - 1 + kStages < slices) {
+      copy_slice(memory, maps, tile, slice - 1 + kStages);
     }
-    wait_barrier(&memory.full[ring.stage], ring.parity);
-    multiply_slice(block, memory.slices[ring.stage], row, column);
-    __syncwarp();
-    if (lane == 0) arrive(&memory.empty[ring.stage]);
+    const float* const own_a = &memory.a[slice % 2][0][row];
+    const float* const own_b = &memory.b[slice % kStages][0][column];
+    const auto load = [&](int k, int to) {
+      load_values<kRows>(a[to], own_a + k * kTileRows);
+      load_values<kColumns>(b[to], own_b + k * kTileColumns);
+    };
+    load(0, 0);
+    if (slice + 1 < slices) {
+      wait_barrier(&memory.full[ring.stage], ring.parity);
+      load_raw(raw, memory.raw_a[ring.stage]);
+    }
+#pragma unroll 1  // 8 of k are 16 KB of code. More may not stay in the instruction cache
+    for (int k0 = 0; k0 < kSlice; k0 += 8) {
+#pragma unroll
+      for (int k = 0; k < 8; ++k) {
+        if (k0 + k + 1 < kSlice) load(k0 + k + 1, (k + 1) % 2);
+        block.multiply_add(a[k % 2], b[k % 2]);
+      }
+      if (k0 == 0) store_transposed(memory.a[(slice + 1) % 2], raw);
+    }
     ring.next();
   }
   block.store(out, m, n, tile.row + row, tile.column + column);

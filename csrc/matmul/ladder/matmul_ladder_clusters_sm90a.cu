@@ -67,7 +67,7 @@ __global__ void __launch_bounds__((1 + kGroups) * 128)
   const int block = blockIdx.x % blocks, cluster = blockIdx.x / blocks;
   const int step = gridDim.x / blocks;  // clusters of the grid
   const auto tile_of_cluster = [&](int index) {
-    Tile tile = tile_in_order(index, m, n, blocks * kTileRows, 8);
+    Tile tile = tile_in_order(index, m, n, blocks * kTileRows, kTileColumns, 8);
     tile.row += block * kTileRows;
     return tile;
   };

@@ -1,5 +1,6 @@
 // The CUDA kernel of gpuopt_ladder::matmul.
 #include "binding/ladder_cuda.h"
+#include "matmul/binding/matmul_ops.h"
 #include "matmul/ladder/matmul_ladder.h"
 
 namespace gpuopt::matmul {
@@ -98,7 +99,7 @@ Tensor matmul_step(const LadderCall& call, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-Tensor matmul_production(const Tensor& a, const Tensor& b) { return at::mm(a, b); }
+Tensor matmul_production(const Tensor& a, const Tensor& b) { return call(Matmul{a, b, "3xtf32"}); }
 
 TORCH_LIBRARY_IMPL(gpuopt_ladder, CUDA, m) {
   impl_ladder(m, "matmul", matmul_production, matmul_step);

@@ -5,7 +5,8 @@
 #include "common/mbarrier.cuh"
 #include "common/tensor_map.cuh"
 #include "common/wgmma.cuh"
-#include "matmul/ladder/matmul_ladder_fragments.cuh"
+#include "matmul/device/matmul_fragments.cuh"
+#include "matmul/ladder/matmul_ladder_tiles.cuh"
 
 namespace gpuopt::matmul {
 
@@ -104,18 +105,6 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[128], Memory& memory
   release(previous);
 }
 // [producer_consumer]
-
-// [persistent]
-// The tiles of order_rows rows of tiles come column by column. The tiles that all SMs have at one
-// time then form a rectangle, which reads fewer rows of A and columns of B than a strip.
-__device__ __forceinline__ Tile tile_in_order(int index, int m, int n, int rows, int order_rows) {
-  const int down = (m + rows - 1) / rows, across = (n + kTileColumns - 1) / kTileColumns;
-  const int first = index / (order_rows * across) * order_rows,
-            within = index % (order_rows * across);
-  const int column_rows = min(order_rows, down - first);
-  return {(first + within % column_rows) * rows, within / column_rows * kTileColumns};
-}
-// [persistent]
 
 template <typename Start>
 cudaError_t with_half(const LadderProblem& p, Start start) {

@@ -1,4 +1,5 @@
 // The steps of matmul_ladder.h whose slices are copied asynchronously by threads, for float32.
+#include "matmul/device/matmul_parts.cuh"
 #include "matmul/ladder/matmul_ladder_tiles.cuh"
 
 namespace gpuopt::matmul {
@@ -14,22 +15,63 @@ struct Slice {
   static constexpr int kTileRows = kTileRows_, kTileColumns = kTileColumns_, kSize = kSize_;
   float a[kSize][kTileRows + 4];
   float b[kSize][kTileColumns];
+};
 
-  // Rows of A become columns, so they are copied value by value. A warp copies 8 values of each of
-  // 4 rows: whole sectors of global memory, and 32 different banks.
-  template <bool kAligned>
-  __device__ __forceinline__ void copy(const Floats& x, const Tile& tile, int k0) {
+// Copies one slice after another. Rows of A become columns, so they are copied value by value. A
+// warp copies 8 values of each of 4 rows: whole sectors of global memory, and 32 different banks.
+// What does not change from slice to slice is computed once: it would cost issue slots.
+template <typename Slice, bool kAligned>
+class SliceCopies {
+ public:
+  __device__ __forceinline__ SliceCopies(const Floats& x, const Tile& tile)
+      : a_(x.a + (tile.row + own_row_) * x.a_pitch + own_k_),
+        b_(x.b + own_b_row_ * x.b_pitch + tile.column + own_column_),
+        a_step_(kRowStep * x.a_pitch),
+        b_pitch_(x.b_pitch),
+        rows_left_(x.m - tile.row - own_row_),
+        columns_left_(max(0, min(4, x.n - tile.column - own_column_))),
+        a_left_(x.k - own_k_),
+        b_left_(x.k - own_b_row_) {}
+
+  // Copies the next slice.
+  __device__ __forceinline__ void copy(Slice& to) {
+    constexpr int kRowGroups = Slice::kTileRows / kRowStep;
 #pragma unroll
-    for (int i = 0; i < kTileRows * kSize / kThreads; ++i) {
-      const uint32_t q = threadIdx.x + i * kThreads;
-      const int k = q % 8 + q / (8 * kTileRows) * 8, row = q / 8 % kTileRows;
-      copy_async_if(&a[k][row], x.a + (tile.row + row) * x.a_pitch + k0 + k,
-                    tile.row + row < x.m && k0 + k < x.k);
+    for (int i = 0; i < kRowGroups * Slice::kSize / 8; ++i) {
+      const int row = i % kRowGroups, k = i / kRowGroups * 8;
+      copy_async_if(&to.a[own_k_ + k][own_row_ + row * kRowStep], a_ + row * a_step_ + k,
+                    rows_left_ > row * kRowStep && a_left_ > k);
     }
-    copy_tile<kSize, kTileColumns / 4, kThreads, kAligned>(
-        reinterpret_cast<uint4*>(b), x.b + k0 * x.b_pitch + tile.column, x.b_pitch, x.k - k0,
-        x.n - tile.column, [](int k, int vec) { return k * (kTileColumns / 4) + vec; });
+#pragma unroll
+    for (int k = 0; k < Slice::kSize; k += kRowsOfB) {
+      float* const own = &to.b[own_b_row_ + k][own_column_];
+      const float* const from = b_ + k * b_pitch_;
+      const int left = b_left_ > k ? columns_left_ : 0;
+      if constexpr (kAligned) {
+        copy_chunk_async(reinterpret_cast<uint4*>(own), from,
+                         left * static_cast<int>(sizeof(float)));
+      } else {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) copy_async_if(own + j, from + j, j < left);
+      }
+    }
+    a_ += Slice::kSize;
+    b_ += Slice::kSize * b_pitch_;
+    a_left_ -= Slice::kSize;
+    b_left_ -= Slice::kSize;
   }
+
+ private:
+  // A block copies 32 rows of A, or kRowsOfB rows of B, at once.
+  static constexpr int kRowStep = kThreads / 8, kVecs = Slice::kTileColumns / 4;
+  static constexpr int kRowsOfB = kThreads / kVecs;
+
+  const int own_row_ = threadIdx.x / 8, own_k_ = threadIdx.x % 8;
+  const int own_b_row_ = threadIdx.x / kVecs, own_column_ = threadIdx.x % kVecs * 4;
+  const float *a_, *b_;
+  const int64_t a_step_, b_pitch_;
+  const int rows_left_, columns_left_;
+  int a_left_, b_left_;
 };
 
 using DoubleSlice = Slice<128, 128, 8>;
@@ -43,10 +85,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   const Tile tile = tile_of<128, 128>(blockIdx.x, x.n);
   const int row = threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
   OutputBlock<kOwn, kOwn> block;
+  SliceCopies<Own, kAligned> copies(x, tile);
   pipeline<2>((x.k + Own::kSize - 1) / Own::kSize,
-              [&](int slice, int stage) {
-                stages[stage].template copy<kAligned>(x, tile, slice * Own::kSize);
-              },
+              [&](int, int stage) { copies.copy(stages[stage]); },
               [&](int stage) {
 #pragma unroll
                 for (int k = 0; k < Own::kSize; ++k) {
@@ -91,9 +132,8 @@ __device__ __forceinline__ void multiply_warp_tiles(const Floats& x, const Tile&
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row = warp / 4 * 64 + lane / 4 * 4, column = warp % 4 * 64 + lane % 4 * 4;
   OutputBlock<kWarpRows, kWarpColumns> block;
-  const auto copy = [&](int slice, int stage) {
-    stages[stage].template copy<kAligned>(x, tile, slice * WarpSlice::kSize);
-  };
+  SliceCopies<WarpSlice, kAligned> copies(x, tile);
+  const auto copy = [&](int, int stage) { copies.copy(stages[stage]); };
   const auto multiply = [&](int stage) { multiply_warp_slice(block, stages[stage], row, column); };
   pipeline<kWarpStages>((x.k + WarpSlice::kSize - 1) / WarpSlice::kSize, copy, multiply);
   block.store(x.out, x.m, x.n, tile.row + row, tile.column + column);
@@ -118,16 +158,6 @@ __global__ void __launch_bounds__(kThreads)
   x.k = min(part_k, x.k - k0);
   x.out = partial + part * (int64_t{x.m} * x.n);
   multiply_warp_tiles<kAligned>(x, tile);
-}
-
-__global__ void __launch_bounds__(kThreads)
-    add_parts_kernel(const float* partial, float* out, int64_t outputs, int parts) {
-  const int64_t own = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (own >= outputs) return;
-  float sum = 0;
-#pragma unroll 4
-  for (int part = 0; part < parts; ++part) sum += partial[part * outputs + own];
-  out[own] = sum;
 }
 // [split_k]
 
@@ -168,9 +198,7 @@ cudaError_t split_k(const LadderProblem& p, Workspace& workspace, cudaStream_t s
       {static_cast<unsigned>(tiles * parts), kThreads, kWarpStages * sizeof(WarpSlice)}, stream,
       matrices_of<float>(p), partial, part_k, tiles);
   if (error != cudaSuccess) return error;
-  return launch_kernel(add_parts_kernel,
-                       {static_cast<unsigned>(ceil_div<int64_t>(outputs, kThreads)), kThreads},
-                       stream, partial, static_cast<float*>(p.out), outputs, parts);
+  return add_parts(partial, static_cast<float*>(p.out), outputs, parts, stream);
 }
 
 }  // namespace gpuopt::matmul

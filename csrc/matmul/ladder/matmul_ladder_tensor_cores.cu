@@ -1,5 +1,6 @@
 // The steps of matmul_ladder.h that multiply fragments on tensor cores (mma.sync).
-#include "matmul/ladder/matmul_ladder_fragments.cuh"
+#include "matmul/device/matmul_fragments.cuh"
+#include "matmul/ladder/matmul_ladder_tiles.cuh"
 
 namespace gpuopt::matmul {
 namespace {
@@ -75,8 +76,12 @@ __global__ void __launch_bounds__(kThreads)
         for (int q = 0; q < 64; ++q)
           sums[q / 16][q / 4 % 4][q % 4] += slice_sums[q / 16][q / 4 % 4][q % 4];
       });
-  store_fragments(sums, x, tile.row + row, tile.column + column);
-  recompute_nan(sums, x, tile.row + row, tile.column + column);
+  store_fragments(sums, x.out, x.m, x.n, tile.row + row, tile.column + column);
+  recompute_nan(sums, x.out, x.m, x.n, tile.row + row, tile.column + column, [&](int i, int j) {
+    float sum = 0;
+    for (int k = 0; k < x.k; ++k) sum = fmaf(x.a[i * x.a_pitch + k], x.b[k * x.b_pitch + j], sum);
+    return sum;
+  });
 }
 // [three_tf32]
 
@@ -127,7 +132,7 @@ __global__ void __launch_bounds__(kThreads)
           }
         }
       });
-  store_fragments(sums, x, tile.row + row, tile.column + column);
+  store_fragments(sums, x.out, x.m, x.n, tile.row + row, tile.column + column);
 }
 
 // Rows are one vector longer, so 8 neighbouring rows begin in different banks.

@@ -29,31 +29,24 @@ __global__ void coalesced_kernel(Floats x) {
 // [coalesced]
 
 // [shared_tile]
-template <int kPitch>
-__device__ void multiply_tiles(const Floats& x) {
-  __shared__ float as[32][kPitch], bs[32][32];  // as[k][row], bs[k][column]
+__global__ void shared_tile_kernel(Floats x) {
+  __shared__ float as[32][32], bs[32][32];  // as[row][k], bs[k][column]
   const Tile tile = tile_of<32, 32>(blockIdx.x, x.n);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row = tile.row + warp, column = tile.column + lane;
   float sum = 0;
   for (int k0 = 0; k0 < x.k; k0 += 32) {
     const bool in_a = row < x.m && k0 + lane < x.k, in_b = k0 + warp < x.k && column < x.n;
-    as[lane][warp] = in_a ? x.a[row * x.a_pitch + k0 + lane] : 0.0f;
+    as[warp][lane] = in_a ? x.a[row * x.a_pitch + k0 + lane] : 0.0f;
     bs[warp][lane] = in_b ? x.b[(k0 + warp) * x.b_pitch + column] : 0.0f;
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < 32; ++k) sum += as[k][warp] * bs[k][lane];
+    for (int k = 0; k < 32; ++k) sum += as[warp][k] * bs[k][lane];
     __syncthreads();
   }
   if (row < x.m && column < x.n) x.out[int64_t{row} * x.n + column] = sum;
 }
-
-__global__ void shared_tile_kernel(Floats x) { multiply_tiles<32>(x); }
 // [shared_tile]
-
-// [padded_tile]
-__global__ void padded_tile_kernel(Floats x) { multiply_tiles<33>(x); }
-// [padded_tile]
 
 // [output_column]
 // A block has a tile of kTile x kTile outputs, and each of its threads kRows x kColumns of them.
@@ -144,7 +137,7 @@ __global__ void __launch_bounds__(256) vectors_kernel(const __grid_constant__ Fl
     }
     __syncthreads();
   }
-  block.store(x.out, x.m, x.n, tile.row + row, tile.column + column);
+  block.store<true>(x.out, x.m, x.n, tile.row + row, tile.column + column);
 }
 // [vectors]
 
@@ -163,9 +156,6 @@ cudaError_t coalesced(const LadderProblem& p, Workspace&, cudaStream_t stream) {
 }
 cudaError_t shared_tile(const LadderProblem& p, Workspace&, cudaStream_t stream) {
   return start(shared_tile_kernel, p, 32, 1024, stream);
-}
-cudaError_t padded_tile(const LadderProblem& p, Workspace&, cudaStream_t stream) {
-  return start(padded_tile_kernel, p, 32, 1024, stream);
 }
 cudaError_t output_column(const LadderProblem& p, Workspace&, cudaStream_t stream) {
   return start(output_column_kernel, p, 64, 512, stream);

@@ -6,10 +6,8 @@
 #include "common/async_chunk.cuh"
 #include "common/launch.cuh"
 #include "common/vec.cuh"
+#include "matmul/device/matmul_tile.cuh"
 #include "matmul/ladder/matmul_ladder_steps.h"
-
-// Dynamic shared memory. Swizzles of tensor maps repeat after 1024 bytes.
-extern __shared__ __align__(1024) uint4 matmul_memory[];
 
 namespace gpuopt::matmul {
 
@@ -44,16 +42,6 @@ inline unsigned tiles_of(const LadderProblem& p, int rows, int columns) {
   return static_cast<unsigned>(int64_t{ceil_div(p.m, rows)} * ceil_div(p.n, columns));
 }
 
-// The first output of a tile. Tiles are in the order of rows.
-struct Tile {
-  int row, column;
-};
-template <int kRows, int kColumns>
-__device__ __forceinline__ Tile tile_of(int index, int n) {
-  const int across = (n + kColumns - 1) / kColumns;
-  return {index / across * kRows, index % across * kColumns};
-}
-
 // Indices of a thread's rows or columns: `count` of them, in groups of neighbours that lie `step`
 // apart.
 struct Spread {
@@ -82,18 +70,26 @@ template <Spread kRows, Spread kColumns>
 struct OutputBlock {
   alignas(16) float sums[kRows.count][kColumns.count] = {};
 
+  // Every second row goes backwards, so a new row begins with the column of the previous product:
+  // each product has an operand that the previous one has read from its register.
   __device__ __forceinline__ void multiply_add(const float (&a)[kRows.count],
                                                const float (&b)[kColumns.count]) {
 #pragma unroll
     for (int i = 0; i < kRows.count; ++i) {
 #pragma unroll
-      for (int j = 0; j < kColumns.count; ++j) sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+      for (int q = 0; q < kColumns.count; ++q) {
+        const int j = i % 2 == 0 ? q : kColumns.count - 1 - q;
+        sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+      }
     }
   }
 
-  // Stores the outputs, which begin at `row` and `column`.
+  // Stores the outputs, which begin at `row` and `column`. A vector needs its four sums in an
+  // aligned group of registers. The columns of B come in such groups, too, so a sum then lies in
+  // the same bank of registers as the value of B with which it meets.
+  template <bool kByVectors = false>
   __device__ __forceinline__ void store(float* out, int m, int n, int row, int column) const {
-    const bool whole = kColumns.group == 4 && n % 4 == 0;
+    const bool whole = kByVectors && n % 4 == 0;
 #pragma unroll
     for (int i = 0; i < kRows.count; ++i) {
       if (row + kRows.at(i) >= m) continue;

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__((1 + kGroups) * 128)
 // producer_consumer_kernel with as many blocks as there are SMs, and tiles in this order.
 struct InRectangles {
   __device__ static Tile tile(int index, int m, int n) {
-    return tile_in_order(index, m, n, kTileRows, 16);
+    return tile_in_order(index, m, n, kTileRows, kTileColumns, 16);
   }
 };
 // [persistent]

@@ -28,15 +28,20 @@ constexpr int kBlocksOf =
 
 // ---------------------------------------------------------------- offsets
 
-// The offset of the element with linear index `linear` within the dimensions from `first` on.
-__device__ __forceinline__ int64_t in_offset(const KernelDims& dims, int first, uint32_t linear) {
+// The offset of the element with linear index `linear` within the dimensions from `first` on, and
+// before `end`.
+__device__ __forceinline__ int64_t in_offset(const KernelDims& dims, int first, int end,
+                                             uint32_t linear) {
   int64_t offset = 0;
 #pragma unroll 1
-  for (int d = first; d < dims.count; ++d) {
-    const uint32_t digit = d + 1 < dims.count ? dims.sizes[d].divmod(linear) : linear;
+  for (int d = first; d < end; ++d) {
+    const uint32_t digit = d + 1 < end ? dims.sizes[d].divmod(linear) : linear;
     offset += digit * dims.in_strides[d];
   }
   return offset;
+}
+__device__ __forceinline__ int64_t in_offset(const KernelDims& dims, int first, uint32_t linear) {
+  return in_offset(dims, first, dims.count, linear);
 }
 
 __device__ __forceinline__ int64_t out_offset(const Args& args, uint32_t output) {
@@ -311,6 +316,11 @@ __device__ __forceinline__ void walk_rows(const Op& op, const Args& args, int64_
     bool valid[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
+      if (first + u * lanes >= units) {  // for all threads
+        valid[u] = false;
+        offsets[u] = base;
+        continue;
+      }
       uint32_t outer = first + lane + u * lanes;
       valid[u] = outer < units;
       const uint32_t inner = args.inner_units.divmod(outer);

@@ -263,8 +263,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
   }
 }
 
-// Path kTile: short rows that aren't whole vectors, without gaps between them. A block copies its
-// rows to shared memory as one piece. There, y threads reduce each row.
+// Path kTile: a block copies neighbouring pieces of memory to shared memory as one. There, y
+// threads reduce the values of each output.
 template <typename Op, typename In>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     tile_kernel(const Op op, const __grid_constant__ Args args) {
@@ -273,37 +273,50 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   launch_dependents();
   grid_dependency_wait();
   auto* s = reinterpret_cast<In*>(shared);
-  const uint32_t rows = args.z * args.rows_per_lane;
-  const uint32_t first = blockIdx.x * rows;
-  const uint32_t here = args.outputs - first < rows ? args.outputs - first : rows;
-  const auto row_size = static_cast<uint32_t>(args.row_size);
-  const In* in = static_cast<const In*>(args.in) + int64_t{first} * row_size;
-  const uint32_t values = here * row_size;
-  for (uint32_t p = threadIdx.x; p < values / kValues; p += kThreads) {
-    copy_async<In, kValues>(s + p * kValues, in + p * kValues);
+  const uint32_t most = args.tile_pieces * args.piece_outputs.divisor;
+  const uint32_t first = blockIdx.x * most;
+  const uint32_t here = args.outputs - first < most ? args.outputs - first : most;
+  const uint32_t pieces = args.piece_outputs.div(here);
+  // Copies begin at the aligned vector that holds the first value.
+  const In* in =
+      static_cast<const In*>(args.in) + int64_t{blockIdx.x} * args.tile_pieces * args.pitch;
+  const auto begin = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(in) % kAccessBytes) /
+                     static_cast<uint32_t>(sizeof(In));
+  const uint32_t end = begin + (pieces - 1) * args.pitch + args.span;
+  const uint32_t whole = end / kValues * kValues;
+  in -= begin;
+  for (uint32_t i = threadIdx.x * kValues; i < whole; i += kThreads * kValues) {
+    copy_async<In, kValues>(s + i, in + i);
   }
-  for (uint32_t i = values / kValues * kValues + threadIdx.x; i < values; i += kThreads) {
+  for (uint32_t i = (whole > begin ? whole : begin) + threadIdx.x; i < end; i += kThreads) {
     s[i] = in[i];
   }
   wait_for_copies();
   __syncthreads();
 
-  // Reduce the rows.
+  // Reduce the outputs.
+  const auto row_size = static_cast<uint32_t>(args.row_size);
+  const auto stride = static_cast<uint32_t>(args.inner_stride);
   const uint32_t lanes = args.y.divisor;
   const uint32_t lane = threadIdx.x & (lanes - 1);
-  const uint32_t z = threadIdx.x / lanes;
-  for (uint32_t r = 0; r < args.rows_per_lane; ++r) {
-    const uint32_t row = z + r * args.z;
+  for (uint32_t group = 0; group < here; group += args.z) {
+    const uint32_t output = group + threadIdx.x / lanes;
     V value = op.identity();
-    if (row < here) {
-      const In* own = s + row * row_size;
+    if (output < here) {
+      uint32_t piece = output;
+      const uint32_t inside = args.piece_outputs.divmod(piece);
+      const In* own =
+          s + begin + piece * args.pitch + in_offset(args.kept, 0, args.kept.count - 1, inside);
+      for (uint32_t outer = 0; outer < args.outer_units; ++outer) {
+        const In* row = own + in_offset(args.reduced, 1, outer);
 #pragma unroll 4
-      for (uint32_t i = lane; i < row_size; i += lanes) {
-        value = op.combine(value, convert<V>(own[i]));
+        for (uint32_t i = lane; i < row_size; i += lanes) {
+          value = op.combine(value, convert<V>(row[i * stride]));
+        }
       }
     }
     value = combine_lanes(op, value, 1, lanes);
-    if (lane == 0 && row < here) emit(op, args, first + row, 0, value);
+    if (lane == 0 && output < here) emit(op, args, first + output, 0, value);
   }
 }
 

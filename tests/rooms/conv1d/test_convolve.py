@@ -150,12 +150,43 @@ def test_blocks_meet_without_a_seam(device):
     make = tensors.Maker(device, torch.int64, small=True)
     for taps in (512, 513, 600, 1023, 1024, 1025):
         v = make(taps).double()
-        for m in (taps, 8 * taps - taps, 4096, 7 * 512 + 1, 8191, 8193):
+        block = 1 << (8 * taps - 1).bit_length()
+        # With block - taps + 1 values, one block holds the full result. With block values, it holds the valid one.
+        for m in (taps, 4096, 7 * 512 + 1, block - taps + 1, block - taps + 2, block, block + 1):
             a = make(m).double()
             if m >= taps:
                 for mode in MODES:
                     want = _numpy(a, v, mode)
                     assert torch.equal(torch_ops.convolve(a, v, mode).round(), want), f"{m}, {taps}, {mode}"
+
+
+@pytest.mark.parametrize(
+    "m, taps, mode, size",
+    [
+        (512, 512, "full", 1024),
+        (512, 512, "same", 768),
+        (512, 512, "valid", 512),
+        (1000, 512, "full", 1512),
+        (4000, 600, "valid", 4000),
+        (4001, 600, "valid", 4032),  # 4001 is a prime number, 4002 is 6 * 667
+        (600, 4000, "full", 4608),
+        (100_000, 600, "full", 8192),  # blocks
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_sizes_of_transforms(m, taps, mode, size, dtype):
+    """Rows that fit into one block are transformed once, with the smallest size that has fast transforms."""
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func.__name__.startswith(("_fft_r2c", "_fft_c2c")):
+                sizes.append(args[0].shape[-1])
+            return func(*args, **(kwargs or {}))
+
+    sizes = []
+    with FakeTensorMode(), Recorder():
+        torch_ops.convolve(torch.empty(3, m, dtype=dtype), torch.empty(taps, dtype=dtype), mode)
+    assert set(sizes) == {size}
 
 
 @each_device

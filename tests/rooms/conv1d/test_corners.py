@@ -93,6 +93,36 @@ def test_the_bias_where_there_are_no_channels(device):
     assert torch.autograd.grad(results[2].sum(), into)[0].shape == y.shape
 
 
+@each_device
+@pytest.mark.parametrize("layout", ["rows", "channels last", "no batch"])
+def test_transposed_without_output_channels(device, layout):
+    """The result has no channels. The gradients of input and weight are 0, in any order and mode, as ATen's on CUDA."""
+    x, w = torch.ones(2, 4, 9, device=device), torch.ones(4, 0, 3, device=device, requires_grad=True)
+    if layout == "channels last":
+        x = x.transpose(1, 2).contiguous().transpose(1, 2)
+    x, bias = (x[0] if layout == "no batch" else x).requires_grad_(), torch.ones(0, device=device, requires_grad=True)
+
+    def run(x, w, bias):
+        return torch_ops.conv_transpose1d(x, w, bias, stride=2, output_padding=1, groups=2)
+
+    y = run(x, w, bias)
+    assert y.shape == (*x.shape[:-2], 0, 20) and y.shape == run(*(t.to("meta") for t in (x, w, bias))).shape
+    into = torch.zeros_like(y, requires_grad=True)
+    gradients = torch.autograd.grad(y, (x, w, bias), into, create_graph=True)
+    for gradient, of in zip(gradients, (x, w, bias), strict=True):
+        assert gradient.shape == of.shape and not gradient.any()
+        assert torch.autograd.grad(gradient.sum(), into, retain_graph=True)[0].shape == y.shape
+    with forward_ad.dual_level():
+        duals = (forward_ad.make_dual(t.detach(), torch.ones_like(t)) for t in (x, w, bias))
+        assert forward_ad.unpack_dual(run(*duals)).tangent.shape == y.shape
+    for dims in ((0, None, None), (None, 0, None), (0, 0, 0)):
+        batched = [
+            t.detach() if dim is None else torch.stack([t.detach()] * 3)
+            for t, dim in zip((x, w, bias), dims, strict=True)
+        ]
+        assert torch.vmap(run, dims)(*batched).shape == (3, *y.shape)
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8], ids=str)
 def test_the_bias_gradient_of_integers(dtype):
     """The gradient of the bias is an integer tensor of the same dtype, as with ATen and the Meta kernel."""

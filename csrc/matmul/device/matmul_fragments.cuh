@@ -1,9 +1,10 @@
-// What the steps on tensor cores share: the outputs of a warp, in fragments of 16 x 8.
+// The outputs of a warp, in fragments of 16 x 8, and the two TF32 parts of a float32.
 #pragma once
 
 #include "common/mma.cuh"
 #include "common/types.cuh"
-#include "matmul/ladder/matmul_ladder_tiles.cuh"
+#include "common/vec.cuh"
+#include "matmul/device/matmul_tile.cuh"
 
 namespace gpuopt::matmul {
 
@@ -30,17 +31,16 @@ __device__ __forceinline__ int fragment_column() { return static_cast<int>(threa
 
 // Stores the outputs of a warp, whose tile begins at `row` and `column`.
 template <typename T, int kRows, int kColumns>
-__device__ __forceinline__ void store_fragments(const float (&sums)[kRows][kColumns][4],
-                                                const Matrices<T>& x, int row, int column) {
+__device__ __forceinline__ void store_fragments(const float (&sums)[kRows][kColumns][4], T* out,
+                                                int m, int n, int row, int column) {
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
-        store_pair(x.out, x.m, x.n, row + 16 * i + fragment_row(half),
-                   column + 8 * j + fragment_column(), sums[i][j][2 * half],
-                   sums[i][j][2 * half + 1]);
+        store_pair(out, m, n, row + 16 * i + fragment_row(half), column + 8 * j + fragment_column(),
+                   sums[i][j][2 * half], sums[i][j][2 * half + 1]);
       }
     }
   }
@@ -63,11 +63,11 @@ __device__ __forceinline__ Parts parts_of(uint32_t x) {
   return parts;
 }
 
-// Computes stored outputs of a warp again in float32 where sums are NaN: infinite operands have no
-// two parts.
-template <int kRows, int kColumns>
-__device__ __forceinline__ void recompute_nan(const float (&sums)[kRows][kColumns][4],
-                                              const Matrices<float>& x, int row, int column) {
+// Computes stored outputs of a warp again where sums are NaN, because infinite operands have no two
+// parts. dot(i, j) is an output in float32.
+template <int kRows, int kColumns, typename Dot>
+__device__ __forceinline__ void recompute_nan(const float (&sums)[kRows][kColumns][4], float* out,
+                                              int m, int n, int row, int column, Dot dot) {
   bool has_nan = false;
 #pragma unroll
   for (int q = 0; q < kRows * kColumns * 4; ++q) {
@@ -79,12 +79,9 @@ __device__ __forceinline__ void recompute_nan(const float (&sums)[kRows][kColumn
   for (int q = 0; q < kRows * kColumns * 4; ++q) {
     const int i = row + q / 4 / kColumns * 16 + fragment_row(q / 2 % 2);
     const int j = column + q / 4 % kColumns * 8 + fragment_column() + q % 2;
-    if (i >= x.m || j >= x.n) continue;
-    float& own = x.out[int64_t{i} * x.n + j];
-    if (own == own) continue;
-    float sum = 0;
-    for (int k = 0; k < x.k; ++k) sum = fmaf(x.a[i * x.a_pitch + k], x.b[k * x.b_pitch + j], sum);
-    own = sum;
+    if (i >= m || j >= n) continue;
+    float& own = out[int64_t{i} * n + j];
+    if (own != own) own = dot(i, j);
   }
 }
 // [three_tf32]
