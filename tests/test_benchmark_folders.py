@@ -11,7 +11,8 @@ BELOW = {
     "random": {"harness", "rooms"},
     "ladder": {"harness", "rooms"},
     "models": {"harness"},
-    "publish": {"harness", "rooms", "random", "ladder", "models"},
+    "partitioned": {"harness"},
+    "publish": {"harness", "rooms", "random", "ladder", "models", "partitioned"},
 }
 
 

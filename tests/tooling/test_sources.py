@@ -133,13 +133,21 @@ def tracked_files() -> list[Path]:
     return [ROOT / line for line in done.stdout.splitlines() if (ROOT / line).is_file()]
 
 
-def test_no_file_names_a_position_on_somebodys_machine():
-    place = re.compile(r"(?<![\w./])/(?:home|root|work|Users)/\w+")
-    found = Counter()
+def occurrences(pattern: re.Pattern) -> Counter:
+    """What a pattern finds in each file of the repository that is text."""
+    found: Counter = Counter()
     for path in tracked_files():
         try:
             text = path.read_text()
         except UnicodeDecodeError:
             continue
-        found.update(f"{path.relative_to(ROOT)}: {match}" for match in place.findall(text))
-    assert not found
+        found.update(f"{path.relative_to(ROOT)}: {match}" for match in pattern.findall(text))
+    return found
+
+
+def test_no_file_names_a_position_on_somebodys_machine():
+    assert not occurrences(re.compile(r"(?<![\w./])/(?:home|root|work|Users)/\w+"))
+
+
+def test_no_file_has_a_conflict_of_a_merge():
+    assert not occurrences(re.compile(r"^(?:<{7}|>{7}) .*", re.MULTILINE))

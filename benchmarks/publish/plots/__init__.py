@@ -44,10 +44,10 @@ def _columns(title: str, rows: list[dict]) -> list[tuple[str, list[dict]]]:
 
 def names(result: dict, stem: str) -> list[str]:
     """The files of a result's plots. Their names begin with ``stem``, the name of the result."""
-    if ladder_report.is_ladder(result) and result.get("units"):
-        return [f"{stem}.png", f"{stem}-roofline.png"]
-    if result["room"] in ("models", "sweep", "partitioned", in_flight.OP) or ladder_report.is_ladder(result):
+    if result["room"] in ("models", "sweep", "partitioned", in_flight.OP):
         return [f"{stem}.png"]
+    if ladder_report.is_ladder(result):
+        return [f"{stem}.png", f"{stem}-roofline.png"] if result.get("units") else [f"{stem}.png"]
     rows = [[row for row in result["rows"] if row["op"] == op] for op in dict.fromkeys(r["op"] for r in result["rows"])]
     return [name for of_op in rows for name in pictures(of_op, stem)]
 
@@ -69,7 +69,7 @@ def draw(result: dict, folder: Path, stem: str) -> list[Path]:
     }
     plot = plots.get(result["room"]) or (ladders.plot if ladder_report.is_ladder(result) else None)
     plot(result, paths[0]) if plot else rooms.plot(result, folder, stem)
-    if ladder_report.is_ladder(result) and result.get("units"):
+    if result.get("units") and ladder_report.is_ladder(result):
         ladders.plot_roofline(result, paths[1])
     return paths
 
