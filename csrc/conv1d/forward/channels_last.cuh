@@ -8,6 +8,7 @@
 // With a dilation, a thread takes every dilation-th position.
 #pragma once
 
+#include "conv1d/device/launch.cuh"
 #include "conv1d/device/rows.cuh"
 #include "conv1d/forward/channels_last.h"
 

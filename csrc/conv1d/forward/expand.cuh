@@ -5,6 +5,7 @@
 //   inputs of N outputs, tap 1    *  w[m][1]  +  ...  =  N outputs of channel m,  m = 0, 1, 2, ...
 #pragma once
 
+#include "conv1d/device/launch.cuh"
 #include "conv1d/device/rows.cuh"
 #include "conv1d/forward/expand.h"
 

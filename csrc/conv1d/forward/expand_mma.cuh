@@ -5,6 +5,7 @@
 //   w[m][(c, k)]            x  x[(c, k)][position]       =  y[m][position]
 #pragma once
 
+#include "conv1d/device/launch.cuh"
 #include "conv1d/device/mma.cuh"
 #include "conv1d/forward/expand.cuh"
 #include "conv1d/forward/expand_mma.h"

@@ -123,8 +123,10 @@ __device__ __forceinline__ void copy_tile(uint4* shared, const T* from, int64_t 
                                           int rows_left, int columns_left, At at) {
   constexpr int N = kVecSize<T>;
   static_assert(kRows * kVecs % kThreads == 0);
-#pragma unroll
-  for (int i = 0; i < kRows * kVecs / kThreads; ++i) {
+  constexpr int kEach = kRows * kVecs / kThreads;
+  constexpr int kUnroll = kAligned || sizeof(T) == 4 ? kEach : kEach / 2;  // else registers spill
+#pragma unroll kUnroll
+  for (int i = 0; i < kEach; ++i) {
     const uint32_t q = threadIdx.x + i * kThreads;
     const int row = q / kVecs, vec = q % kVecs;
     const int left = row < rows_left ? max(0, min(N, columns_left - vec * N)) : 0;
