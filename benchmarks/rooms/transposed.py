@@ -128,19 +128,12 @@ def _aten_backward(g, x, weight, stride, padding, output_padding, dilation, grou
     return found[:2]
 
 
-def _reference(x, weight, stride, padding, output_padding, dilation, groups) -> torch.Tensor:
-    out_length = Transposed(
-        *x.shape, 0, weight.shape[2], stride, padding, output_padding, dilation, groups
-    ).convolution.length
-    like = x.new_empty(len(x), weight.shape[1] * groups, out_length)
-    sides = (padding, padding)
-    return convolutions.reference_gradients(x, like, weight, stride, sides, dilation, groups)[0]
+def _reference(x, weight, *sizes) -> torch.Tensor:
+    return _aten(x.double(), weight.double(), *sizes)
 
 
-def _reference_backward(g, x, weight, stride, padding, output_padding, dilation, groups) -> tuple:
-    sides = (padding, padding)
-    to_weight = convolutions.reference_gradients(x, g, weight, stride, sides, dilation, groups)[1]
-    return convolutions.reference(g, weight, stride, sides, dilation, groups), to_weight
+def _reference_backward(g, x, weight, *sizes) -> tuple:
+    return _aten_backward(g.double(), x.double(), weight.double(), *sizes)
 
 
 def calls() -> dict[str, Call]:
