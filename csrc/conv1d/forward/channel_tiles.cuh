@@ -7,6 +7,7 @@
 #pragma once
 
 #include "conv1d/device/channel_tiles.cuh"
+#include "conv1d/device/launch.cuh"
 #include "conv1d/forward/channel_tiles.h"
 #include "conv1d/forward/toeplitz_chunks.cuh"
 

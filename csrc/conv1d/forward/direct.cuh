@@ -5,6 +5,7 @@
 
 #include "common/recomputed.cuh"
 #include "conv1d/device/chunk.cuh"
+#include "conv1d/device/launch.cuh"
 #include "conv1d/device/mma.cuh"
 #include "conv1d/forward/direct.h"
 

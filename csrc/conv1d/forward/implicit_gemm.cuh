@@ -6,6 +6,7 @@
 //   w[m][(c, k)]            x  x[c, i * stride + k * dilation]  =  y[m][i]
 #pragma once
 
+#include "conv1d/device/launch.cuh"
 #include "conv1d/device/mma.cuh"
 #include "conv1d/device/rows.cuh"
 #include "conv1d/forward/implicit_gemm_lanes.cuh"

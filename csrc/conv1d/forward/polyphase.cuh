@@ -6,6 +6,7 @@
 #pragma once
 
 #include "conv1d/device/chunk.cuh"
+#include "conv1d/device/launch.cuh"
 #include "conv1d/forward/polyphase.h"
 
 namespace gpuopt::conv1d {

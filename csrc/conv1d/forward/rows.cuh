@@ -1,6 +1,7 @@
 // Stride 1 along short rows: a block copies inputs to shared memory, and threads slide over them.
 #pragma once
 
+#include "conv1d/device/launch.cuh"
 #include "conv1d/device/slide.cuh"
 #include "conv1d/forward/rows.h"
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "conv1d/device/chunk.cuh"
+#include "conv1d/device/launch.cuh"
 #include "conv1d/device/mma.cuh"
 #include "conv1d/forward/toeplitz.h"
 

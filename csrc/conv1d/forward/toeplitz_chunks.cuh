@@ -13,6 +13,7 @@
 // different banks.
 #pragma once
 
+#include "conv1d/device/launch.cuh"
 #include "conv1d/forward/toeplitz.cuh"
 #include "conv1d/forward/toeplitz_chunks.h"
 

@@ -6,6 +6,7 @@
 //   to[c][j * stride + k * dilation - padding] += columns[(c, k)][j]          col2im
 #pragma once
 
+#include "conv1d/device/launch.cuh"
 #include "conv1d/input_gradient/col2im_sums.cuh"
 
 namespace gpuopt::conv1d {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "conv1d/device/channel_tiles.cuh"
+#include "conv1d/device/launch.cuh"
 #include "conv1d/weight_gradient/channel_tiles.h"
 #include "conv1d/weight_gradient/chunk_mma.cuh"
 

@@ -1,6 +1,7 @@
 // Depthwise weight gradients, channels last: a thread slides a vector of channels along a row.
 #pragma once
 
+#include "conv1d/device/launch.cuh"
 #include "conv1d/weight_gradient/channels_last.h"
 #include "conv1d/weight_gradient/sums.cuh"
 

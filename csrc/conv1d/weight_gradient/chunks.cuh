@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/async.cuh"
+#include "conv1d/device/launch.cuh"
 #include "conv1d/weight_gradient/chunk_lanes.cuh"
 #include "conv1d/weight_gradient/chunk_mma.cuh"
 #include "conv1d/weight_gradient/chunks.h"

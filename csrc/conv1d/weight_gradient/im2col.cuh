@@ -5,6 +5,7 @@
 //   grad[o][j]                  x  x[c][j * stride + k * dilation - padding]  =  weight[o][(c, k)]
 #pragma once
 
+#include "conv1d/device/launch.cuh"
 #include "conv1d/input_gradient/col2im.cuh"
 #include "conv1d/weight_gradient/im2col_lanes.cuh"
 
