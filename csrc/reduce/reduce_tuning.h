@@ -17,7 +17,7 @@ constexpr int kValueUnroll = 8;  // single values
 constexpr int kWideUnroll = 4;  // single values of 8 bytes and more, or of a type known at run time
 constexpr int64_t kSectorBytes = 32;  // of memory, which is read in sectors
 constexpr int64_t kBankBytes = 4;     // of shared memory
-constexpr int kMostInBank = 4;        // path kTile: values of a warp that are in one bank
+constexpr int kMostInBank = 4;        // path kTile: values of a warp in one bank (an estimate)
 constexpr int kFinishThreads = 512;   // threads per block of finish_kernel, at most
 
 // Measurements on an H200: microseconds in f32 / bf16. The L2 cache is flushed. In CUDA graphs,

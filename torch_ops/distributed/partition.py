@@ -257,7 +257,7 @@ def partition(
     peers.agree(num_nodes=num_nodes, buckets=buckets)
     peers.together(lambda: peers.wire(device))
     num_nodes = max(peers.gather(peers.together(lambda: _vertices_of(graph, num_nodes))))
-    deal = Deal(buckets or choose_buckets(peers.ranks), peers.ranks)
+    deal = Deal(choose_buckets(peers.ranks) if buckets is None else buckets, peers.ranks)
     if not all(deal.pairs):
         raise ValueError(
             f"partition: every rank must have a pair of buckets: expected {choose_buckets(peers.ranks)} buckets, got {buckets}"

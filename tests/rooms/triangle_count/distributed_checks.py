@@ -192,6 +192,7 @@ def disagreements(rank: int, group, pair) -> dict[str, Any]:
         "vertices": lambda: partition(own, num_nodes=vertices + first),
         "buckets": lambda: partition(own, num_nodes=vertices, buckets=3 + first),
         "too few buckets": lambda: partition(own, num_nodes=vertices, buckets=1),
+        "no buckets": lambda: partition(own, num_nodes=vertices, buckets=0),
         "out of range": lambda: partition(own, num_nodes=400),
         "negative": lambda: partition(own - int(first), num_nodes=vertices),
         "dtype": lambda: partition(own.float() if first else own, num_nodes=vertices),

@@ -246,6 +246,7 @@ DISAGREEMENTS = {
     ),
     "buckets": ("ValueError", r"ranks must agree about buckets: expected 4, as on rank 0, got 3 on rank 1", None),
     "too few buckets": ("ValueError", r"every rank must have a pair of buckets: expected 3 buckets, got 1", None),
+    "no buckets": ("ValueError", r"every rank must have a pair of buckets: expected 3 buckets, got 0", None),
     "out of range": ("IndexError", r"edges must name vertices: expected numbers from 0 to 399, got \d+", None),
     "negative": ("IndexError", r"edges must name vertices: expected numbers from 0 to 511, got -1", "RankError"),
     "dtype": ("TypeError", r"an edge list must be a tensor of int32 or int64, got torch.float32", "RankError"),
