@@ -4,6 +4,7 @@ of selective scans."""
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -101,6 +102,47 @@ def _own_gradients(
         public = OPS.conv1d_backward(*given)
         own = [found if found is not None else other for found, other in zip(own, public, strict=True)]
     return conv1d._one_tensor(own, output_mask)
+
+
+# ---------------------------------------------------------------- _conv1d_image
+
+# Its derivatives and transforms: tests/rooms/conv1d/test_image.py.
+
+
+def _image_arguments(sample: Sample) -> Sample:
+    (stride,), (padding,), (dilation,) = (sample.kwargs[name] for name in ("stride", "padding", "dilation"))
+    operands = (*sample.args, None)[:3]
+    return replace(sample, args=(*operands, stride, padding, dilation, 0, sample.kwargs["groups"], False), kwargs={})
+
+
+def _image(*operands, **steps) -> torch.Tensor:
+    return OPS._conv1d_image(*_image_arguments(Sample("", operands, steps)).args)
+
+
+def _signals(device: str, dtype: torch.dtype) -> Iterator[Sample]:
+    """Batches of signals with one layout only: of more than one channel and position, as the results."""
+    for sample in convolutions.samples(convolutions.plain, device, dtype):
+        signal, *others = sample.args
+        if signal.dim() == 2:
+            sample = replace(sample, args=(signal[None], *others), sizes=None)
+        result = torch.conv1d(*(x.to("meta") for x in sample.args), **sample.kwargs)
+        if signal.numel() > 0 and min(*sample.args[0].shape[1:], *result.shape[1:]) > 1:
+            yield sample
+
+
+def _few_signals(device: str, dtype: torch.dtype) -> Iterator[Sample]:
+    make = convolutions.Whole(device, dtype)
+    for k, (taps, stride, padding, dilation) in enumerate(itertools.product((1, 3), (1, 2), (0, 2), (1, 2))):
+        layout = ("contiguous", "transposed", "rows")[k % 3]
+        steps = {"stride": stride, "padding": (padding, padding), "dilation": dilation, "groups": 1 + k % 2}
+        call = convolutions.Call("few", (1 + k % 3, 4, 9), 6, taps, **steps, bias=k % 4 > 0, layout=layout)
+        yield convolutions.plain(make, call, k)
+
+
+def _aten_image(signal, weight, bias=None, *, stride, padding, dilation, groups) -> torch.Tensor:
+    image = signal.mT.contiguous().mT.unsqueeze(2)
+    steps = ((1, *stride), (0, *padding), (1, *dilation), groups)
+    return torch.conv2d(image, weight.contiguous().unsqueeze(2), bias, *steps).squeeze(2)
 
 
 # ---------------------------------------------------------------- _selective_scan_backward
@@ -234,6 +276,21 @@ CASES = [
         dtypes=FLOATS,
         bound=conv1d.backward_bound,
         elementwise=False,
+        **conv1d._memory,
+        **_internal,
+    ),
+    OpCase(
+        name="_conv1d_image",
+        op=_image,
+        overload=OPS._conv1d_image.default,
+        aten=_aten_image,
+        reference=conv1d.conv1d_reference,
+        samples=_signals,
+        few=_few_signals,
+        dtypes=FLOATS,
+        bound=conv1d.conv1d_bound,
+        elementwise=False,
+        arguments=_image_arguments,
         **conv1d._memory,
         **_internal,
     ),

@@ -32,6 +32,8 @@ def test_control_operators_have_no_tensors():
 @each_device
 @pytest.mark.parametrize("overload", INTERNAL, ids=str)
 def test_kernels_of_internal_operators(overload, device):
+    if torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CompositeImplicitAutograd"):
+        return
     for key in ("CPU", "Meta") + (("CUDA",) if device == "cuda" else ()):
         assert torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), key), key
 
