@@ -36,7 +36,12 @@ _ORIGINALS = {
 _NEAREST = ("nearest", "nearest-exact")
 
 
-def convert(model: Model, reverse: bool = False, layout: Literal["channels_last"] | None = None) -> Model:
+def convert(
+    model: Model,
+    reverse: bool = False,
+    layout: Literal["channels_last"] | None = None,
+    store_weights: bool = False,
+) -> Model:
     """Makes the modules of a model compute with gpuopt, in place.
 
     ======================================  ===========================================================
@@ -51,24 +56,28 @@ def convert(model: Model, reverse: bool = False, layout: Literal["channels_last"
     Subclasses of these are left alone, because they may override anything. The exceptions are the classes that
     :mod:`torch.nn.utils.parametrize` makes (weight norm, spectral norm).
 
-    Only the class of a module changes, and with ``layout`` the model gets a forward hook. Parameters, buffers, hooks, ``state_dict``, training flags and references to the module
-    stay, so optimizers and wrappers such as DistributedDataParallel keep working. Convert before ``torch.compile``: a graph that was
-    compiled before keeps its operators until ``torch.compiler.reset()``.
+    Only the class of a module changes, and with ``layout`` the model gets a forward hook. Parameters, buffers, hooks, ``state_dict``,
+    training flags and references to the module stay, so optimizers and wrappers such as DistributedDataParallel keep working. Convert
+    before ``torch.compile``: a graph that was compiled before keeps its operators until ``torch.compiler.reset()``.
 
     Args:
         model: a module, with all modules below it.
         reverse: whether to go back from torch_ops.nn to torch.nn, for example before ``torch.jit.script``.
-        layout: ``"channels_last"`` lets convolutions on CUDA compute channels last where
-            that is faster. Each one measures both layouts once for each problem, and keeps the times in
-            :data:`torch_ops.layout_cache`. Signals inside the model may then be channels last. Signals that calls of ``model``
-            return are contiguous. Convert the outermost module that you call.
+        layout: ``"channels_last"`` lets convolutions on CUDA compute channels last where that is faster. Each one measures both
+            layouts once for each problem, and keeps the times in :data:`torch_ops.layout_cache`. Signals inside the model may then
+            be channels last. Signals that calls of ``model`` return are contiguous. Convert the outermost module that you call.
+        store_weights: with ``layout``, stores the weights (O, I, K) of layers that compute channels last as (O, K, I) in memory,
+            which saves a copy in each call. Call a converted model a few times, then convert it once more with this: weights of
+            layers that have not chosen yet stay. The parameters are the same objects with other strides. Any other conversion
+            makes them contiguous again. Do it before an optimizer's first step and before DistributedDataParallel: both keep
+            tensors with the strides of before.
 
     Returns:
         ``model`` itself.
 
     Raises:
         TypeError: ``model`` is not a module.
-        ValueError: ``layout`` is unknown, or given with ``reverse``.
+        ValueError: ``layout`` is unknown, or given with ``reverse``. ``store_weights`` is given without ``layout``.
     """
     # Assigning __class__ keeps every object and its identity: Parameters that an optimizer holds, hooks with their handles,
     # modules that several parents share, and attributes that users have added. A new module would have to copy all of these, and
@@ -80,10 +89,14 @@ def convert(model: Model, reverse: bool = False, layout: Literal["channels_last"
         raise ValueError(f"convert: layout must be known: expected 'channels_last' or None, got {layout!r}")
     if layout and reverse:
         raise ValueError("convert: layout must not be given with reverse: expected None, got 'channels_last'")
+    if store_weights and not layout:
+        raise ValueError("convert: store_weights must be given with layout: expected layout='channels_last', got None")
     classes = _ORIGINALS if reverse else _CHANNELS_LAST if layout else _COUNTERPARTS
     for module in model.modules():
         if layout or reverse:
-            module.__dict__.pop("next_is_channels_last", None)
+            _layout.store_weight(module, store_weights and _layout.chose_channels_last(module))
+            if reverse:
+                _layout.forget(module)
             # Inside a converted model, nothing makes signals contiguous.
             for key, hook in list(module._forward_hooks.items()):
                 if hook is _layout.contiguous_outputs:

@@ -5,31 +5,23 @@ takes slower kernels. A stack of layers that keeps its signals channels last sav
 ``F.conv1d`` makes its input contiguous. :func:`torch_ops.conv1d` keeps the layout of its input, and so does ``F.conv_transpose2d`` on
 images of one row.
 
-Some shapes are up to 20 times as slow channels last, so no layer changes its layout without a measurement. What is compared:
+Some shapes are up to 20 times as slow channels last, so no layer changes its layout without a measurement. What is measured:
 
     contiguous      (N, C, L)  -> layer ->  (N, O, L')
     channels last   (N, L, C)  -> layer ->  (N, L', O)
 
-Each side has its input as it needs it, as in the middle of a stack. A conversion is needed at a border of a stack only. Weighing every
-layer with its own conversions would miss stacks whose layers gain less than a conversion costs. Weighing it without them would
-convert for no gain around single layers. So a layer that leaves the layout of its input is charged half of the two conversions
-around it: its input's and its result's. This is the share of each layer in a stack of two.
+Each side has its input as it needs it, as in the middle of a stack. A conversion is needed at a border of a stack only, so which layers
+form a stack is observed in the first calls: see _layout_runs.py. Then a call costs one look-up of its arguments and modes, and one
+operator.
 
-Parameters stay as they are, contiguous. cuDNN's channels-last kernels want other weights, whose conversion is part of the measured
-time. It is small beside that of the signals. Weights with other strides would cost the layers that stay contiguous a copy, and weight
-norm makes a contiguous weight in each call anyway.
+Parameters stay as they are, contiguous, unless ``convert`` is told to store them. cuDNN's channels-last kernels want other weights, whose
+conversion is part of the measured time.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
-import math
 import operator
-import threading
-import time
-import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -38,38 +30,15 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from torch_ops import nn
-from torch_ops._layout_cache import Problem, Times, bucket, layout_cache
+from torch_ops._layout_cache import Problem, bucket, layout_cache
+from torch_ops._layout_convolution import Layer, convolve, in_layout, is_channels_last, is_image, measure, padding_of
+from torch_ops._layout_runs import Decision, observe
 from torch_ops._tracing import is_eager
-from torch_ops.conv1d import conv1d, conv_transpose1d
-from torch_ops.transpose import transpose2d
 
-__all__ = ["Conv1d", "ConvTranspose1d", "contiguous_outputs"]
+__all__ = ["Conv1d", "ConvTranspose1d", "chose_channels_last", "contiguous_outputs", "forget", "store_weight"]
 
 #: The devices on which layers choose. Tests add the CPU.
 devices = {"cuda"}
-
-
-# ---------------------------------------------------------------- layouts
-
-
-def is_channels_last(signal: Tensor) -> bool:
-    """Whether a signal (N, C, L) is (N, L, C) in memory, or a part of such a signal."""
-    batch, channels, length = signal.shape
-    strides = signal.stride()
-    return (
-        strides[1] == 1
-        and channels > 1
-        and length > 1
-        and strides[2] >= channels
-        and (batch < 2 or strides[0] >= strides[2] * length)
-    )
-
-
-def _in_layout(signal: Tensor, channels_last: bool | None) -> Tensor:
-    """The signal in a layout. None leaves it alone."""
-    if channels_last is None or channels_last == is_channels_last(signal):
-        return signal
-    return transpose2d(signal).mT if channels_last else transpose2d(signal.mT)
 
 
 def contiguous_outputs(module: torch.nn.Module, args: Any, output: Any) -> Any:
@@ -85,7 +54,7 @@ def contiguous_outputs(module: torch.nn.Module, args: Any, output: Any) -> Any:
         strides = value.stride()
         if strides[1] == 1 and min(channels, length) == 1 and strides == (channels * length, 1, channels):
             return value.flatten().view(value.shape)  # the same memory, and the strides of a contiguous tensor
-        return _in_layout(value, False)
+        return in_layout(value, False)
 
     leaves, tree = pytree.tree_flatten(output)
     found = [restored(leaf) for leaf in leaves]
@@ -94,91 +63,46 @@ def contiguous_outputs(module: torch.nn.Module, args: Any, output: Any) -> Any:
     return pytree.tree_unflatten(found, tree)
 
 
-# ---------------------------------------------------------------- the choice
-
-
-#: A convolution without its sizes: operator, stride, padding, dilation, output_padding and groups. A plain tuple, because it is made
-#: in each call.
-_Layer = tuple[str, tuple[int, ...], tuple[int, ...] | str, tuple[int, ...], tuple[int, ...], int]
-
-
-def _convolve(layer: _Layer, signal: Tensor, weight: Tensor, bias: Tensor | None, channels_last: bool | None) -> Tensor:
-    """The convolution of a signal in this layout, or in any layout if that is None. The result has it too."""
-    name, stride, padding, dilation, output_padding, groups = layer
-    if name == "conv1d":
-        return conv1d(signal, weight, bias, stride, padding, dilation, groups)
-    if not channels_last:
-        return conv_transpose1d(signal, weight, bias, stride, padding, output_padding, groups, dilation)
-    # ATen makes signals contiguous, but not images.
-    image = functional.conv_transpose2d(
-        signal.unsqueeze(2), weight.unsqueeze(2), bias, (1, *stride), (0, *padding), (0, *output_padding), groups, (1, *dilation)
-    )  # fmt: skip
-    return image.squeeze(2)
-
-
-def _choose(layer: _Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> bool | None:
-    """Whether a layer computes channels last. None if that is not known: then it is as it was before it was converted."""
-    # torch.fx does not know the number of dimensions.
-    if isinstance(signal, torch.fx.Proxy) or signal.dim() != 3 or signal.device.type not in devices:
-        return None
-    shape = tuple(signal.shape)
-    is_compiling = torch.compiler.is_compiling()
-    if is_compiling:
-        from torch.fx.experimental.symbolic_shapes import has_static_value
-
-        is_symbolic = not all(map(has_static_value, shape))
-    else:
-        is_symbolic = set(map(type, shape)) != {int}
-    # A graph for all sizes can't choose for each of them. Of one channel or one position, both layouts are the same.
-    if is_symbolic or shape[1] < 2 or shape[2] < 2:
-        return None
-    gradients = (signal.requires_grad, weight.requires_grad) if torch.is_grad_enabled() else (False, False)
-    is_plain = not is_compiling and type(signal) is Tensor
-    return _answer(
-        layer, shape, tuple(weight.shape), bias is not None, signal.dtype, signal.device, gradients, is_channels_last(signal), is_plain
-    )  # fmt: skip
-
+# ---------------------------------------------------------------- the problem of a call
 
 _DTYPES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32"}
+# The properties of torch.backends take several times as long.
+_C = torch._C
+_precision, _any_autocast = _C._get_fp32_precision_getter, _C._is_any_autocast_enabled
+_cudnn, _benchmark = _C._get_cudnn_enabled, _C._get_cudnn_benchmark
+_deterministic, _deterministic_cudnn = _C._get_deterministic_algorithms, _C._get_cudnn_deterministic
 
 
-def _answer(
-    layer: _Layer,
+def _known_problem(
+    layer: Layer,
     shape: tuple[int, ...],
     weight: tuple[int, ...],
     has_bias: bool,
     dtype: torch.dtype,
     device: torch.device,
     gradients: tuple[bool, bool],
-    arrives: bool,
-    may_measure: bool,
-) -> bool | None:
-    """See _choose. Dynamo calls this while it traces, and keeps the answer."""
+) -> Problem | None:
+    """The problem of a call, or None if its layout makes no difference or is never measured."""
+    # Of one channel or one position, both layouts are the same.
+    if device.type not in devices or len(shape) != 3 or shape[1] < 2 or shape[2] < 2 or 0 in shape or 0 in weight:
+        return None
     if torch.is_autocast_enabled(device.type) and dtype in _DTYPES:
         dtype = torch.get_autocast_dtype(device.type)
-    # torch.export disables cuDNN while it traces.
-    if dtype not in _DTYPES or 0 in shape or 0 in weight or (may_measure and not torch._C._get_cudnn_enabled()):
+    if dtype not in _DTYPES:
         return None
-    # The properties of torch.backends.cudnn take several times as long.
-    is_deterministic = torch._C._get_deterministic_algorithms() or torch._C._get_cudnn_deterministic()
-    benchmark = torch._C._get_cudnn_benchmark()
-    precision = torch._C._get_fp32_precision_getter("cuda", "conv") if dtype is torch.float32 else ""
-    problem = _problem(layer, shape, weight, has_bias, dtype, device, gradients, is_deterministic, benchmark, precision)
-    times = layout_cache.find(problem)
-    if times is None and may_measure and is_eager():
-        measure = functools.partial(_measure, layer, shape, weight, has_bias, dtype, device, gradients)
-        times = layout_cache.find(problem, measure)
-    return None if times is None else times.prefer_channels_last(arrives)
+    precision = _precision("cuda", "conv") if dtype is torch.float32 else ""
+    modes = _deterministic() or _deterministic_cudnn(), _benchmark(), precision
+    return _problem(layer, shape, weight, has_bias, dtype, device, gradients, *modes)
 
 
-# torch.compiler.assume_constant_result, which would import the compiler.
-_answer._dynamo_marked_constant = True
+def _gradients(signal: Tensor, weight: Tensor) -> tuple[bool, bool]:
+    return (signal.requires_grad, weight.requires_grad) if torch.is_grad_enabled() else (False, False)
 
 
 # Most calls have the arguments of an earlier call. To look them up costs less than to make the key again.
 @functools.lru_cache(4096)
 def _problem(
-    layer: _Layer, shape: tuple, weight: tuple, has_bias: bool, dtype: torch.dtype, device: torch.device, *modes: Any
+    layer: Layer, shape: tuple, weight: tuple, has_bias: bool, dtype: torch.dtype, device: torch.device, *modes: Any
 ) -> Problem:
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     batch, _, length = shape
@@ -186,130 +110,178 @@ def _problem(
     return Problem(gpu, *layer, weight, has_bias, *sizes, _DTYPES[dtype], *modes)
 
 
-# ---------------------------------------------------------------- the measurement
-
-_WARM_UPS, _REPEATS = 2, 5
-_CYCLES = 3e9  # in a second, more than a GPU has
-_LONGEST_WAIT = 0.02  # seconds
+# ---------------------------------------------------------------- the choice
 
 
-def _fastest(step: Callable[[], object]) -> float:
-    """Milliseconds of a step on the GPU."""
-    for _ in range(_WARM_UPS):
-        started = time.perf_counter()
-        step()
-    host = time.perf_counter() - started
-    # The GPU waits until the steps are queued, so that the host's time does not count: it is the same in both layouts.
-    torch.cuda._sleep(round(min(_REPEATS * host, _LONGEST_WAIT) * _CYCLES))
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(_REPEATS + 1)]
-    events[0].record()
-    for event in events[1:]:
-        step()
-        event.record()
-    events[-1].synchronize()
-    return min(begin.elapsed_time(end) for begin, end in itertools.pairwise(events))
+class _Memory:
+    """What a module remembers: its decision for each problem, and for the arguments and modes of its last calls.
+
+    A copy of the module remembers nothing, and neither does one from a file.
+    """
+
+    __slots__ = ("decisions", "generation", "routes")
+    most_routes = 64
+
+    def __init__(self) -> None:
+        self.forget(-1)
+
+    def forget(self, generation: int) -> None:
+        self.decisions: dict[Problem | None, Decision] = {}
+        self.routes: dict[tuple, Decision] = {}
+        self.generation = generation
+
+    def __reduce__(self) -> tuple:
+        return _Memory, ()
 
 
-def _measure(
-    layer: _Layer,
-    shape: tuple[int, ...],
-    weight_shape: tuple[int, ...],
-    has_bias: bool,
-    dtype: torch.dtype,
-    device: torch.device,
-    gradients: tuple[bool, bool],
-) -> Times:
-    """Measures a layer on random tensors of its shapes. They are freed again, and the user's random numbers stay."""
-    generator = torch.Generator(device)
-
-    def scratch(*shape: int) -> Tensor:
-        return torch.empty(shape, dtype=dtype, device=device).normal_(generator=generator)
-
-    def layer_ms(signal: Tensor, channels_last: bool) -> tuple[float, Tensor]:
-        operands = [signal.requires_grad_(gradients[0]), weight, bias]
-        wanted = [x for x in operands if x is not None and x.requires_grad]
-        result = _convolve(layer, *operands, channels_last)
-        grad = result.detach().clone()
-
-        def step() -> None:
-            result = _convolve(layer, *operands, channels_last)
-            if wanted:
-                torch.autograd.grad(result, wanted, grad)
-
-        return _fastest(step), grad
-
-    # Inside a checkpoint, tensors that are saved here would be counted.
-    hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
-    with torch.cuda.device(device), torch.autocast(device.type, enabled=False), hooks:
-        contiguous = channels_last = into = back = math.inf
-        try:
-            signal = scratch(*shape)
-            weight = scratch(*weight_shape).requires_grad_(gradients[1])
-            bias = scratch(_channels_of(layer, weight_shape)).requires_grad_(gradients[1]) if has_bias else None
-            contiguous, _ = layer_ms(signal.detach(), False)
-            into = _fastest(lambda: _in_layout(signal, True)) * (1 + gradients[0])
-            channels_last, result = layer_ms(_in_layout(signal, True), True)
-            back = _fastest(lambda: _in_layout(result, False)) * (1 + any(gradients))
-        except RuntimeError:
-            # There is no memory, or no kernel. The layer stays contiguous, and the error is raised there if it is the user's.
-            channels_last = math.inf
-    return Times(contiguous, channels_last, into, back)
+def _route(signal: Tensor, weight: Tensor) -> tuple:
+    """All that a decision depends on, beyond the module's own attributes and the shape of its weight. Cheaper to make than a problem."""
+    dtype, autocast = signal.dtype, None
+    if _any_autocast() and torch.is_autocast_enabled(signal.device.type):
+        autocast = torch.get_autocast_dtype(signal.device.type)
+    return (
+        signal.shape, dtype, signal.device, signal.requires_grad, weight.requires_grad, torch.is_grad_enabled(), autocast,
+        _cudnn(), _deterministic(), _deterministic_cudnn(), _benchmark(), _precision("cuda", "conv") if dtype is torch.float32 else None,
+    )  # fmt: skip
 
 
-def _channels_of(layer: _Layer, weight: tuple[int, ...]) -> int:
-    return weight[0] if layer[0] == "conv1d" else weight[1] * layer[-1]
+def _decide(
+    module: Conv1d | ConvTranspose1d, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None, route: tuple
+) -> Decision | None:
+    """The decision for a call. None if there is none, and nothing can be measured here."""
+    memory = module._memory
+    if memory is _NOTHING:
+        memory = module._memory = _Memory()
+    if memory.generation != layout_cache.generation:
+        memory.forget(layout_cache.generation)
+    if (known := memory.routes.get(route)) is not None:
+        return known
+    # Without a batch, or within a trace.
+    if signal.dim() != 3 or set(map(type, signal.shape)) != {int}:
+        return None
+    gradients = _gradients(signal, weight)
+    of_call = layer, tuple(signal.shape), tuple(weight.shape), bias is not None, signal.dtype, signal.device, gradients
+    problem = _known_problem(*of_call) if _cudnn() else None
+    decision = memory.decisions.get(problem)
+    if decision is None:
+        times = None
+        if problem is not None:
+            measured = functools.partial(measure, *of_call[:4], _dtype_of(problem), *of_call[5:])
+            times = layout_cache.find(problem, measured if is_eager() else None)
+            if times is None:
+                return None
+        decision = memory.decisions[problem] = Decision(times, any(gradients))
+    if len(memory.routes) >= memory.most_routes:
+        memory.routes.clear()
+    memory.routes[route] = decision
+    return decision
+
+
+def _dtype_of(problem: Problem) -> torch.dtype:
+    return getattr(torch, problem.dtype)
+
+
+def _answer(*of_call: Any, arrives: bool) -> int | None:
+    """The choice of a call by the cache alone: twice whether channels last, and whether by gpuopt's operator. None without an answer.
+
+    Dynamo calls this while it traces, and keeps the answer.
+    """
+    problem = _known_problem(*of_call)
+    times = None if problem is None else layout_cache.find(problem)
+    if times is None:
+        return None
+    channels_last = times.prefer_channels_last(arrives)
+    return 2 * channels_last + times.own[channels_last]
+
+
+# torch.compiler.assume_constant_result, which would import the compiler.
+_answer._dynamo_marked_constant = True
+
+
+def _traced(
+    module: Conv1d | ConvTranspose1d, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    """The call of a compiler, of a tensor subclass, or of a tensor without a decision."""
+    answer = None
+    # torch.fx does not know the number of dimensions.
+    if not isinstance(signal, torch.fx.Proxy) and signal.dim() == 3:
+        shape = tuple(signal.shape)
+        if torch.compiler.is_compiling():
+            from torch.fx.experimental.symbolic_shapes import has_static_value
+
+            is_static = all(map(has_static_value, shape))
+        else:
+            is_static = set(map(type, shape)) == {int}
+        # A graph for all sizes can't choose for each of them.
+        if is_static:
+            gradients = _gradients(signal, weight)
+            of_call = layer, shape, tuple(weight.shape), bias is not None, signal.dtype, signal.device, gradients
+            answer = _answer(*of_call, arrives=is_channels_last(signal))
+    if answer is None:
+        result = convolve(layer, signal, weight, bias, None)
+    else:
+        channels_last = answer >= 2
+        result = convolve(layer, in_layout(signal, channels_last), weight, bias, channels_last, answer % 2 == 1)
+    return in_layout(result, True) if module.next_is_channels_last and signal.dim() == 3 else result
+
+
+def _compute(decision: Decision, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    channels_last = decision.channels_last
+    if channels_last is None:
+        result = convolve(layer, signal, weight, bias, None)
+    elif channels_last:
+        # The operator for images converts its signal itself.
+        if decision.own_last or not is_image(layer):
+            signal = in_layout(signal, True)
+        result = convolve(layer, signal, weight, bias, True, decision.own_last)
+    else:
+        if not signal.is_contiguous():
+            signal = in_layout(signal, False)
+        result = convolve(layer, signal, weight, bias, False, decision.own)
+    return in_layout(result, True) if decision.gives and result.dim() == 3 else result
 
 
 # ---------------------------------------------------------------- the modules
 
-
-class _Latest(threading.local):
-    """The last result of a layer in this thread, and the layer."""
-
-    result: Callable[[], Tensor | None] = staticmethod(lambda: None)
-    layer: Callable[[], torch.nn.Module | None] = staticmethod(lambda: None)
+_NOTHING = _Memory()
 
 
-_latest = _Latest()
-
-
-def _run(
-    module: Conv1d | ConvTranspose1d, layer: _Layer, signal: Tensor, weight: Tensor, bias: Tensor | None
-) -> Tensor:
-    choice = _choose(layer, signal, weight, bias)
-    own = _in_layout(signal, choice)
-    result = _convolve(layer, own, weight, bias, choice)
-    if module.next_is_channels_last and result.dim() == 3:
-        result = _in_layout(result, True)
-    if not torch.compiler.is_compiling() and isinstance(result, Tensor):
-        before = _latest.layer()
-        if own is not signal and before is not None and _latest.result() is signal:
-            before.next_is_channels_last = bool(choice)
-        _latest.result, _latest.layer = weakref.ref(result), weakref.ref(module)
-    return result
+def _run(module: Conv1d | ConvTranspose1d, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if torch.compiler.is_compiling() or type(signal) is not Tensor:
+        return _traced(module, layer, signal, weight, bias)
+    route, memory = _route(signal, weight), module._memory
+    decision = memory.routes.get(route)
+    if decision is not None and decision.settled and memory.generation == layout_cache.generation:
+        return _compute(decision, layer, signal, weight, bias)
+    decision = _decide(module, layer, signal, weight, bias, route)
+    if decision is None or not (decision.settled or is_eager()):
+        return _traced(module, layer, signal, weight, bias)
+    module.next_is_channels_last = decision.gives
+    return observe(
+        decision, signal, functools.partial(_compute, decision, layer, signal, weight, bias), is_channels_last
+    )
 
 
 class Conv1d(nn.Conv1d):
-    """:class:`torch_ops.nn.Conv1d` in the faster layout.
+    """:class:`torch_ops.nn.Conv1d` in the faster layout."""
 
-    Whether the next layer would convert the very tensor that this one returns is learned from the next layer. If so, this layer
-    converts it, because a residual connection may use it too: the sum ``x + f(x)`` has the layout of ``x``, and so have all sums
-    that follow.
-    """
-
-    next_is_channels_last = False
+    _memory = _NOTHING
+    next_is_channels_last = False  # what compiled graphs know of the decision
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         padding = self.padding
         if self.padding_mode != "zeros":
             # PyTorch pads into a contiguous copy, so a stack ends here.
             input, padding = functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), (0,)
+        elif type(padding) is str:
+            padding = padding_of(padding, self.kernel_size[0], self.dilation[0])
         return _run(self, ("conv1d", self.stride, padding, self.dilation, (), self.groups), input, weight, bias)
 
 
 class ConvTranspose1d(nn.ConvTranspose1d):
-    """:class:`torch_ops.nn.ConvTranspose1d` in the faster layout. See :class:`Conv1d`."""
+    """:class:`torch_ops.nn.ConvTranspose1d` in the faster layout."""
 
+    _memory = _NOTHING
     next_is_channels_last = False
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
@@ -317,3 +289,36 @@ class ConvTranspose1d(nn.ConvTranspose1d):
         output_padding = tuple(self._output_padding(input, output_size, *sizes, 1, self.dilation))
         layer = ("conv_transpose1d", self.stride, self.padding, self.dilation, output_padding, self.groups)
         return _run(self, layer, input, self.weight, self.bias)
+
+
+# ---------------------------------------------------------------- weights
+
+
+def forget(module: torch.nn.Module) -> None:
+    """Removes what a converted module remembers."""
+    for name in ("next_is_channels_last", "_memory"):
+        module.__dict__.pop(name, None)
+
+
+def chose_channels_last(module: torch.nn.Module) -> bool:
+    """Whether a module computes channels last for every problem that it has settled, and has settled one."""
+    memory = module.__dict__.get("_memory", _NOTHING)
+    settled = [d.channels_last for d in memory.decisions.values() if d.settled and d.times is not None]
+    return bool(settled) and all(settled)
+
+
+def store_weight(module: torch.nn.Module, channels_last: bool) -> None:
+    """Stores the weight (O, I, K) of a converted module as (O, K, I) in memory, or as it was. It stays the same parameter.
+
+    A computed weight, as of weight norm, is left alone.
+    """
+    weight = module._parameters.get("weight") if isinstance(module, (Conv1d, ConvTranspose1d)) else None
+    if weight is None or weight.is_contiguous() != channels_last or 1 in weight.shape[1:]:
+        return
+
+    def stored(tensor: Tensor) -> Tensor:
+        return tensor.mT.contiguous().mT if channels_last else tensor.contiguous()
+
+    weight.data = stored(weight.data)
+    if weight.grad is not None:
+        weight.grad = stored(weight.grad)

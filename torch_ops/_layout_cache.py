@@ -14,8 +14,9 @@ import torch
 
 __all__ = ["LayoutCache", "Problem", "Times", "bucket", "layout_cache"]
 
-_FORMAT = "gpuopt layouts 1"
-# The part of the two conversions around a layer that it is charged for leaving the layout of its input. See _layout.py.
+_FORMAT = "gpuopt layouts 2"
+# The part of the two conversions around a layer that it is charged for leaving the layout of its input, where runs are not known. It
+# is the share of each layer in a stack of two.
 BORDER_SHARE = 0.5
 
 
@@ -42,12 +43,20 @@ class Problem(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Milliseconds of a layer in each layout, and of the conversions of its input and its result. Infinity if it fails."""
+    """Milliseconds of a layer in each layout, and of the conversions of its input and its result. Infinity if it fails.
+
+    In each layout, the operator of gpuopt and ATen's convolution were measured. ``own`` tells where gpuopt's is the faster one.
+    """
 
     contiguous: float
     channels_last: float
     input: float
     result: float
+    own: tuple[bool, bool] = (False, False)  # contiguous, and channels last
+
+    def may_be_faster(self) -> bool:
+        """Whether any neighbours could make channels last worth it. Two conversions avoid any longer time."""
+        return self.channels_last < self.contiguous + self.input + self.result
 
     def prefer_channels_last(self, arrives: bool) -> bool:
         """Whether the layer computes channels last, if its input ``arrives`` so or not."""
@@ -76,6 +85,8 @@ class LayoutCache:
 
     def __init__(self) -> None:
         self._times: dict[Problem, Times] = {}
+        #: Changes when times were forgotten or loaded, so that layers choose again.
+        self.generation = 0
         self._measuring = threading.Lock()
 
     def find(self, problem: Problem, measure: Callable[[], Times] | None = None) -> Times | None:
@@ -99,11 +110,14 @@ class LayoutCache:
         """Forgets all times, so that they are measured again."""
         with self._measuring:
             self._times.clear()
+            self.generation += 1
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes all times as JSON, with the versions of PyTorch and cuDNN. Failed measurements are left out."""
         rows = [
-            problem._asdict() | {"ms": times} for problem, times in self._times.copy().items() if _is_complete(times)
+            problem._asdict() | {"ms": times[:4], "own": times.own}
+            for problem, times in self._times.copy().items()
+            if _is_complete(times)
         ]
         path = Path(path)
         # Processes that save to one path at the same time leave one whole file.
@@ -133,6 +147,7 @@ class LayoutCache:
             )
         with self._measuring:
             self._add(added)
+            self.generation += 1
 
     def __len__(self) -> int:
         return len(self._times)
@@ -168,14 +183,15 @@ def _versions() -> dict[str, Any]:
 
 
 def _is_complete(times: Times) -> bool:
-    return all(map(math.isfinite, times))
+    return all(map(math.isfinite, times[:4]))
 
 
 def _row(row: dict[str, Any]) -> tuple[Problem, Times]:
     """A problem and its times from a file. Raises ValueError, TypeError or KeyError."""
-    times = Times(*map(float, row.pop("ms")))
+    contiguous, channels_last = row.pop("own")
+    times = Times(*map(float, row.pop("ms")), own=(bool(contiguous), bool(channels_last)))
     problem = Problem(**{name: _frozen(value) for name, value in row.items()})
-    if not _is_complete(times) or min(times) < 0:
+    if not _is_complete(times) or min(times[:4]) < 0:
         raise ValueError(f"times {tuple(times)}")
     hash(problem)
     return problem, times

@@ -12,8 +12,8 @@ from torch import nn
 
 import torch_ops
 from torch_ops import _layout, layout_cache
-from torch_ops._layout import is_channels_last
 from torch_ops._layout_cache import Times
+from torch_ops._layout_convolution import is_channels_last
 
 from ..support.layouts import FASTER, SLOWER, convert, fake_measurement, graph_of, layouts, stack  # noqa: F401
 from ..support.params import each_device
@@ -31,6 +31,12 @@ def test_a_stack_stays_channels_last(device, measured):
     got = model(x)
     torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
     assert got.stride() == want.stride() and len(measured) == 4, "every layer is measured once"
+
+
+@pytest.mark.parametrize("padding", ["valid", "same", 3])
+def test_every_padding_becomes_channels_last(padding, measured):
+    layer = nn.Sequential(nn.Conv1d(4, 4, 4, padding=padding))  # 'same' pads one more on the right
+    assert layouts(convert(layer), torch.randn(2, 4, 16)) == [True]
 
 
 def test_slower_layers_stay(measured):
@@ -62,7 +68,7 @@ def test_a_stack_ends_where_a_layer_is_slower(measured, monkeypatch):
     def measure(layer, shape, weight, *others):
         return SLOWER if weight[2] == 5 else FASTER
 
-    monkeypatch.setattr(_layout, "_measure", measure)
+    monkeypatch.setattr(_layout, "measure", measure)
     assert layouts(convert(stack()), torch.randn(2, 4, 40)) == [True, False, True, True]
 
 

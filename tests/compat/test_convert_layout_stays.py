@@ -14,7 +14,7 @@ from torch import nn
 import torch_ops
 from torch_ops import _layout
 
-from ..support.layouts import convert, fake_measurement, graph_of, layouts, stack  # noqa: F401
+from ..support.layouts import FASTER, SLOWER, convert, fake_measurement, graph_of, layouts, stack  # noqa: F401
 
 # ---------------------------------------------------------------- the border of the model
 
@@ -131,6 +131,105 @@ def test_arguments(wrong):
         torch_ops.convert(stack(), reverse=True, layout="channels_last")
 
 
+# ---------------------------------------------------------------- stored weights
+
+
+def stored(model: nn.Module, x: torch.Tensor) -> nn.Module:
+    """The model after a few calls, with its weights stored."""
+    with torch.no_grad():
+        for _ in range(4):
+            model(x)
+    return torch_ops.convert(model, layout="channels_last", store_weights=True)
+
+
+def weights(model: nn.Module) -> list[torch.Tensor]:
+    """The weights of stack() of more than one tap. With one, both orders are the same."""
+    return [model[k].weight for k in (0, 2, 4)]
+
+
+def test_weights_are_stored_where_layers_chose_channels_last(measured, monkeypatch):
+    model, x = convert(stack()), torch.randn(2, 4, 40)
+    parameters, state, want = list(model.parameters()), copy.deepcopy(model.state_dict()), model(x)
+    torch_ops.convert(model, layout="channels_last", store_weights=True)
+    assert all(w.is_contiguous() for w in model.parameters()), "nothing is settled yet"
+    stored(model, x)
+    assert all(w.mT.is_contiguous() and not w.is_contiguous() for w in weights(model))
+    assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
+    torch.testing.assert_close(model(x), want, rtol=1e-3, atol=1e-3)
+    assert {name: tuple(p.shape) for name, p in model.state_dict().items()} == {
+        n: tuple(p.shape) for n, p in state.items()
+    }
+    model.load_state_dict(state)
+    assert not any(w.is_contiguous() for w in weights(model))
+    model.zero_grad()
+    assert layouts(model, x) == [True] * 4, "what the layers chose is remembered"
+    for how in ({"layout": "channels_last"}, {"reverse": True}):
+        stored(convert(model), x)
+        assert not any(w.is_contiguous() for w in weights(model))
+        torch_ops.convert(model, **how)
+        assert all(w.is_contiguous() for w in model.parameters())
+    torch.testing.assert_close(dict(model.state_dict()), dict(state), rtol=0, atol=0)
+
+
+def test_weights_of_contiguous_layers_stay(measured, monkeypatch):
+    model, x = convert(stack()), torch.randn(2, 4, 40)
+    monkeypatch.setattr(_layout, "measure", lambda layer, shape, weight, *o: FASTER if weight[2] == 3 else SLOWER)
+    assert [w.is_contiguous() for w in weights(stored(model, x))] == [False, True, True]
+    measured.times = SLOWER
+    monkeypatch.setattr(_layout, "measure", measured)
+    for _ in range(4):
+        model(x)  # with gradients, all of them are slower
+    torch_ops.convert(model, layout="channels_last", store_weights=True)
+    assert all(w.is_contiguous() for w in weights(model)), "a weight has one order for all passes"
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD])
+def test_training_with_stored_weights(optimizer, measured):
+    model, twin, x = stored(convert(stack()), torch.randn(2, 4, 40)), stack(), torch.randn(2, 4, 40)
+    steps = [optimizer(m.parameters(), lr=1e-2) for m in (model, twin)]
+    for _ in range(6):
+        for m, step in zip((model, twin), steps, strict=True):
+            step.zero_grad()
+            m(x).square().mean().backward()
+            step.step()
+    assert all(w.grad.stride() == w.stride() for w in weights(model))
+    torch.testing.assert_close(dict(model.state_dict()), dict(twin.state_dict()), rtol=1e-3, atol=1e-4)
+    model.zero_grad(set_to_none=False)
+    torch_ops.convert(model, reverse=True)
+    assert all(w.grad.is_contiguous() for w in weights(model))
+
+
+def test_copies_and_files_keep_stored_weights(measured):
+    x = torch.randn(2, 4, 40)
+    model = stored(convert(stack()), x)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), torch.load(file, weights_only=False)):
+        assert not any(w.is_contiguous() for w in weights(other))
+        torch.testing.assert_close(other(x), model(x))
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(model, backend="aot_eager", fullgraph=True)(x), model(x))
+        torch.testing.assert_close(torch.export.export(model, (x,)).module()(x), model(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*")
+@pytest.mark.parametrize("normed", [nn.utils.weight_norm, nn.utils.parametrizations.weight_norm])
+def test_computed_weights_are_left_alone(normed, measured):
+    model, x = stack(), torch.randn(2, 4, 40)
+    for k in (0, 2, 4):
+        normed(model[k])
+    want = model(x)
+    torch.testing.assert_close(stored(convert(model), x)(x), want, rtol=1e-3, atol=1e-3)
+    assert all(p.is_contiguous() for p in model.parameters())
+
+
+def test_stored_weights_need_a_layout():
+    with pytest.raises(ValueError, match="store_weights must be given with layout"):
+        torch_ops.convert(stack(), store_weights=True)
+
+
 # ---------------------------------------------------------------- where nothing is measured
 
 
@@ -191,7 +290,7 @@ def test_a_thread_does_not_wait_for_another(measured, monkeypatch):
         assert go_on.wait(10)
         return measured(*arguments)
 
-    monkeypatch.setattr(_layout, "_measure", measure)
+    monkeypatch.setattr(_layout, "measure", measure)
     model, x, found = convert(nn.Sequential(nn.Conv1d(4, 4, 3))), torch.randn(1, 4, 16), []
     thread = threading.Thread(target=lambda: found.append(layouts(model, x)))
     thread.start()

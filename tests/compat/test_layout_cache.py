@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from torch_ops import _layout, layout_cache
+from torch_ops import _layout, _layout_convolution, layout_cache
 from torch_ops._layout_cache import Times
 
 from ..support.layouts import MEASURE, convert, fake_measurement, layouts, stack  # noqa: F401
@@ -29,8 +29,8 @@ def without_a_clock(monkeypatch):
         steps.append(step)
         return float(len(steps))
 
-    monkeypatch.setattr(_layout, "_measure", MEASURE)
-    monkeypatch.setattr(_layout, "_fastest", fastest)
+    monkeypatch.setattr(_layout, "measure", MEASURE)
+    monkeypatch.setattr(_layout_convolution, "_fastest", fastest)
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     return steps
 
@@ -40,9 +40,9 @@ def test_what_is_measured(without_a_clock):
     state = torch.get_rng_state()
     with torch.no_grad():
         conv(x)
-    assert list(layout_cache._times.values()) == [Times(1, 3, 2, 4)], "one conversion each"
+    assert list(layout_cache._times.values()) == [Times(1, 4, 3, 6)], "one conversion each"
     conv(x.requires_grad_())
-    assert list(layout_cache._times.values())[-1] == Times(5, 7, 2 * 6, 2 * 8), "gradients are converted, too"
+    assert list(layout_cache._times.values())[-1] == Times(7, 10, 2 * 9, 2 * 12), "gradients are converted, too"
     assert torch.equal(torch.get_rng_state(), state) and not conv.weight.grad
 
 
@@ -52,8 +52,9 @@ def test_a_layout_that_fails_is_not_chosen(without_a_clock, monkeypatch, tmp_pat
             raise torch.OutOfMemoryError("too large")
         return original(*operands_and_layout)
 
-    original = _layout._convolve
-    monkeypatch.setattr(_layout, "_convolve", convolve)
+    original = _layout_convolution.convolve
+    for module in (_layout, _layout_convolution):
+        monkeypatch.setattr(module, "convolve", convolve)
     conv, x = convert(nn.Sequential(nn.Conv1d(4, 4, 3))), torch.randn(2, 4, 16)
     assert layouts(conv, x) == [False]
     layout_cache.save(tmp_path / "times.json")
@@ -94,7 +95,7 @@ def test_save_and_load(measured, tmp_path):
     "old, new, message",
     [
         ("{", "", "must be a file of layout_cache.save"),
-        ("gpuopt layouts 1", "gpuopt layouts 0", "must be a file of layout_cache.save"),
+        ("gpuopt layouts 2", "gpuopt layouts 0", "must be a file of layout_cache.save"),
         ('"stride"', '"strides"', "must be a file of layout_cache.save"),
         ("4.0", "-4.0", "must be a file of layout_cache.save"),
         ("4.0", "NaN", "must be a file of layout_cache.save"),
@@ -141,7 +142,7 @@ def test_the_cache_as_text():
 
 @pytest.fixture
 def real(monkeypatch):
-    monkeypatch.setattr(_layout, "_measure", MEASURE)
+    monkeypatch.setattr(_layout, "measure", MEASURE)
 
 
 @pytest.mark.gpu

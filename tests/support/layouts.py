@@ -8,11 +8,11 @@ from torch import nn
 
 import torch_ops
 from torch_ops import _layout, layout_cache
-from torch_ops._layout import is_channels_last
 from torch_ops._layout_cache import Times
+from torch_ops._layout_convolution import is_channels_last
 
 FASTER, SLOWER = Times(4.0, 1.0, 0.5, 0.5), Times(1.4, 31.7, 0.5, 0.5)
-MEASURE = _layout._measure
+MEASURE = _layout.measure
 
 
 @pytest.fixture(name="measured", autouse=True)
@@ -28,7 +28,7 @@ def fake_measurement(monkeypatch):
 
     found = Measured()
     monkeypatch.setattr(_layout, "devices", {"cpu", "cuda"})
-    monkeypatch.setattr(_layout, "_measure", found)
+    monkeypatch.setattr(_layout, "measure", found)
     layout_cache.clear()
     yield found
     layout_cache.clear()
