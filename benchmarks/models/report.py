@@ -209,14 +209,18 @@ def parts(result: dict) -> dict[str, str]:
         "conditions": conditions(result),
         "eager": times(rows, "eager"),
         "compiled": times(rows, "compiled"),
-        "layout": times(rows, "layout"),
         "exactness": exactness(rows),
         "shares": shares(rows),
         "notes": notes(result),
     }
 
 
+def layouts(result: dict) -> str:
+    """Models that convolve signals, before and after their conversion to channels last."""
+    return times(ordered(result["rows"]), "layout")
+
+
 def text(result: dict) -> str:
     """Everything, for the terminal."""
-    made = parts(result) | {"layers": layers(ordered(result["rows"]))}
+    made = parts(result) | {"layouts": layouts(result), "layers": layers(ordered(result["rows"]))}
     return "\n\n".join(f"{name}\n{part}" for name, part in made.items())

@@ -60,7 +60,20 @@ def _ladder(op: str) -> Part:
 
 
 _SWEEP = ("sweep", "--count", "30", "--resume", "--out", "{file}")
-_MODELS = ("models", "--seconds", "0.8", "--limit", "100", "--resume", "--out", "{file}")
+_MODELS = (
+    "models",
+    "--modes",
+    "eager",
+    "compiled",
+    "--seconds",
+    "0.8",
+    "--limit",
+    "100",
+    "--resume",
+    "--out",
+    "{file}",
+)
+_LAYOUTS = ("models", "--modes", "layout", "--seconds", "0.8", "--limit", "200", "--resume", "--out", "{file}")
 
 PARTS = [
     _room("elementwise"),
@@ -78,6 +91,7 @@ PARTS = [
     _room("segment", quick=True),
     Part("sweep", "sweep.json", _SWEEP, 25.0),
     Part("models", "models.json", _MODELS, 25.0),
+    Part("layouts", "layouts.json", _LAYOUTS, 8.0),
     Part("drop_ins", "drop_ins.json", ("drop-ins", "--out", "{file}"), 2.0, resumes=False),
     *map(_ladder, LADDERS),
 ]

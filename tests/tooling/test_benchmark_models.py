@@ -19,6 +19,7 @@ from benchmarks.models import report as model_report
 from benchmarks.models import run as model_run
 from benchmarks.models import zoo
 from benchmarks.models.profile import Kernel, family
+from benchmarks.publish import layouts as layout_docs
 from benchmarks.publish import models as model_page
 from benchmarks.publish import pages, plots
 
@@ -360,17 +361,42 @@ def test_layouts_are_measured_of_models_of_signals(monkeypatch):
     assert ("wavenet", "layout") in found and ("gcn", "layout") not in found and not left_out
 
 
-def test_layouts_are_compared_without_override():
-    from torch_ops import _layout
+def test_layouts_are_compared_without_override(monkeypatch):
+    from torch_ops import _layout, layout_cache
+    from torch_ops._layout_cache import Times
 
-    model, kinds = zoo.models()["wavenet"], []
+    monkeypatch.setattr(_layout, "devices", {"cpu"})
+    monkeypatch.setattr(_layout, "measure", lambda *_: Times(4.0, 1.0, 0.5, 0.5))
+    layout_cache.clear()
+    model, seen = zoo.models()["wavenet"], set()
+
+    def note(module, inputs):
+        first = module.dilated[0]
+        known = first._memory.decisions.values() if type(first) is _layout.Conv1d else ()
+        seen.add((type(first), all(decision.settled for decision in known), first.weight.is_contiguous()))
+
     base = model.task(tiny=True)
-    base.module.register_forward_pre_hook(lambda module, inputs: kinds.append(type(module.first)))
+    base.module.register_forward_pre_hook(note)
     options = {"contexts": {}, "seconds": 0.0, "save": lambda row: None}
     (row,) = model_run.run(model, base, "layout", ["f32"], ["training"], "cpu", **options)
-    assert set(kinds) == {nn.Conv1d, _layout.Conv1d} and list(row["contenders"]) == [model_run.BASELINE, model_run.OURS]
-    assert row["contenders"][model_run.OURS]["output_error"] < 1e-5 and row["mode"] == "layout"
-    assert "WaveNet | training" in model_report.parts(result(row))["layout"]
+    layout_cache.clear()
+    assert (nn.Conv1d, True, True) in seen and (_layout.Conv1d, True, False) in seen
+    assert (_layout.Conv1d, False, False) not in seen, "weights are stored when every layer has chosen"
+    assert list(row["contenders"]) == [model_run.BASELINE, model_run.OURS] and row["mode"] == "layout"
+    assert row["contenders"][model_run.OURS]["output_error"] < 1e-5
+    assert "WaveNet | training" in model_report.layouts(result(row))
+
+
+def test_the_page_of_layouts(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "RESULTS", machine.REPOSITORY / "benchmarks" / "none")
+    (text,) = layout_docs.pages().values()
+    assert model_report.NOT_MEASURED in text
+    path = machine.REPOSITORY / "benchmarks" / "results" / "gpu" / layout_docs.FILE
+    made = result() | {"rows": []}
+    monkeypatch.setattr(report, "load", lambda found: made)
+    monkeypatch.setattr(report, "newest", lambda pattern: path)
+    (text,) = layout_docs.pages().values()
+    assert "[Every number](../benchmarks/results/gpu/layouts.json)" in text
 
 
 def test_dry_run_and_list(capsys):
