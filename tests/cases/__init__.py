@@ -144,6 +144,7 @@ class OpCase:
             part of its input.
         approximates: above 1 for operators that compute exp by a GPU's fast instructions. Differences from PyTorch's exp may be this
             many times as large as the differences that come from another order of additions.
+        fuses: True for an operator that stands for several of ATen's, which round between them.
         writes: the arguments that `overload` writes. (`op` writes to copies of them.)
         saves_inputs: True if backward may need an argument for which ATen saves something else (a padded copy, a result).
         internal: True for an operator that only kernels of this library call, with operands that were checked. It has kernels for
@@ -173,6 +174,7 @@ class OpCase:
     repeatable: Callable[[str, Sample], bool] = lambda device, sample: True
     workspace: Callable[[Sample], int] | None = None
     approximates: int = 1
+    fuses: bool = False
     writes: tuple[str, ...] = ()
     saves_inputs: bool = False
     cancels: int = 1

@@ -459,7 +459,7 @@ CASES = [
     ),
     _case(
         "causal_conv1d", torch_ops.causal_conv1d, OPS.causal_conv1d.default, _aten_causal, causal_reference, causal_bound,
-        build=calls.causal, errors=errors.causal,
+        build=calls.causal, errors=errors.causal, fuses=True,
     ),
     OpCase(
         name="causal_conv1d_update",

@@ -114,8 +114,10 @@ def _errors(device: str) -> Iterator[ErrorCase]:
 
 
 def _workspace(sample: Sample) -> int:
-    """Copies of operands whose rows don't begin at multiples of 16 bytes, sums of parts, and cuBLAS's workspace."""
-    return (64 << 20) + 2 * sum(t.numel() * t.element_size() for t in sample.tensors)
+    """Copies of operands whose rows don't begin at multiples of 16 bytes or that PyTorch expands to the batch, sums of parts, and
+    cuBLAS's workspace."""
+    batch = math.prod(torch.broadcast_shapes(*(t.shape[:-2] for t in sample.tensors)))
+    return (64 << 20) + 2 * batch * sum(math.prod(t.shape[-2:]) * t.element_size() for t in sample.tensors)
 
 
 CASES = [

@@ -5,6 +5,7 @@ Counts are integers and graphs differ in shape, so errors and rules for vmap and
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -133,11 +134,11 @@ def _blocks(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         row, target = entries_of(rows, WIDTH, share)
         return torch.searchsorted(row, torch.arange(rows + 1, dtype=torch.int32)).int(), target
 
-    for rows, columns in ((1, 1), (2, 7), (5, 5), (3, 40), (40, 3), (20, 130), (130, 20), (64, 64)):
-        for share in (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 1.0):
-            tensors = *entries_of(rows, columns, 0.4), *lists_of(rows, share), *lists_of(columns, 0.3)
+    for rows, columns in ((1, 1), (2, 7), (5, 5), (3, 40), (40, 3), (20, 130), (130, 20), (64, 64), (31, 200)):
+        for share, other in itertools.product((0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 1.0), (0.05, 0.3)):
+            tensors = *entries_of(rows, columns, 0.4), *lists_of(rows, share), *lists_of(columns, other)
             tensors = [t.contiguous().to(device) for t in tensors]
-            yield Sample(f"{rows} x {columns}, {share}", (LAYOUTS["misaligned1"](tensors[0]), *tensors[1:]))
+            yield Sample(f"{rows} x {columns}, {share} {other}", (LAYOUTS["misaligned1"](tensors[0]), *tensors[1:]))
 
 
 def _dense(ptr, target):

@@ -26,9 +26,9 @@ def _fills(sample, op) -> int:
 def test_results_and_scratch_are_not_filled_first(case, device):
     """Filling a result that a kernel overwrites is wasted time. ATen's structured operators do not fill theirs either.
 
-    On the CPU, gpuopt fills no more than the ATen kernels that it calls, and so does index_select, which calls ATen's kernel for some
-    layouts on CUDA, too. Convolutions are left out, because ATen's fill their results. So are sparse products and segments on the CPU,
-    which are made of several of ATen's operators.
+    On the CPU, gpuopt fills no more than the ATen kernels that it calls, and so do index_select and matmul, which call ATen's kernels
+    for some operands on CUDA, too. Convolutions are left out, because ATen's fill their results. So are sparse products and segments on
+    the CPU, which are made of several of ATen's operators.
     """
     if "conv" in case.name or (device == "cpu" and (case.name == "spmm" or "segment" in case.name)):
         return
@@ -44,7 +44,7 @@ def test_results_and_scratch_are_not_filled_first(case, device):
                 except RuntimeError as error:
                     assert "deterministic" in str(error)
                     continue
-                calls_aten = device == "cpu" or case.name == "index_select"
+                calls_aten = device == "cpu" or case.name in ("index_select", "matmul")
                 allowed = max(before, _fills(sample, case.aten)) if calls_aten else before
             if found > allowed:
                 failures.add(sample.name, f"{found} fills, {before} outside of the mode")

@@ -11,8 +11,12 @@ using c10::SymInt;
 Tensor as_rows(const Tensor& tensor) { return tensor.dim() == 1 ? tensor.unsqueeze(0) : tensor; }
 Tensor as_columns(const Tensor& tensor) { return tensor.dim() == 1 ? tensor.unsqueeze(1) : tensor; }
 
-// Dimensions before the last one become one.
-Tensor folded(const Tensor& tensor) { return tensor.flatten(0, -2); }
+// Dimensions before the last one become one. Batched gradients have no rule for flatten.
+Tensor folded(const Tensor& tensor) {
+  SymInt rows = 1;
+  for (const SymInt& size : tensor.sym_sizes().slice(0, tensor.dim() - 1)) rows *= size;
+  return tensor.reshape_symint({rows, tensor.sym_size(-1)});
+}
 
 struct MatmulBackward : ProductNode {
   explicit MatmulBackward(const Matmul& op)
