@@ -247,7 +247,7 @@ def _calls() -> dict[str, Call]:
     import torch.nn.functional as F
 
     import torch_ops
-    from benchmarks.rooms.triangle_count import by_torch_sparse
+    from benchmarks.rooms.triangle_count import by_wedges
 
     def index_add(self, index, source):
         return self.index_add_(0, index, source)
@@ -315,7 +315,7 @@ def _calls() -> dict[str, Call]:
             lambda a, b: a.double() @ b.double(),
             limit=_matmul_limit,
         ),
-        "triangle_count": Call(torch.ops.gpuopt.triangle_count, by_torch_sparse, by_torch_sparse),
+        "triangle_count": Call(torch.ops.gpuopt.triangle_count, by_wedges, by_wedges),
     }  # fmt: skip
 
 

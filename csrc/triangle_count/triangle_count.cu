@@ -4,11 +4,10 @@
 //
 //   edges    | u0: v v v | u1: v v v v v v | u2: v v (v v v)   (): of the next block
 //   table    | region 0  |    region 1     |    region 2   |
-//   items    | targets of the first v | targets of the second v | ...
 //
-// The items of all edges form one list. Its equal windows are equal work for the warps of the
-// block, however long the lists are. Where u has few targets behind v, and v has many, the items
-// are the few: a binary search finds each among the targets of v.
+// Warps take turns at the edges, and neighbouring threads read neighbouring items. Where u has few
+// targets behind v, and v has many, the items are the few: a binary search finds each among the
+// targets of v.
 //
 // In a partitioned graph, the edges, the targets of u and the targets of v come from three blocks.
 #include "common/launch.cuh"
@@ -17,51 +16,44 @@
 namespace gpuopt::triangle_count {
 namespace {
 
-constexpr int kUnroll = 4;  // items of a thread in flight
+constexpr uint32_t kUnroll = 2;  // items of a thread in flight
 
-// The number of matches among the items of a thread. A warp has a window of neighbouring items.
+// The number of matches among the items of a thread.
 template <bool kPerVertex, bool kSearches, typename Graph>
-__device__ __forceinline__ uint32_t count_matches(const Graph& graph, Totals all,
+__device__ __forceinline__ uint32_t count_matches(const Graph& graph, uint32_t count_of_tasks,
                                                   Shared<kPerVertex>& shared) {
-  const int32_t* const items = kSearches ? graph.targets_of_u() : graph.targets_of_v();
   const Tasks& tasks = shared.tasks;
-  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const uint32_t window = (all.items + kThreads - 1) / kThreads * kWarp;
-  const uint32_t begin = warp * window, end = min(begin + window, all.items);
-  uint32_t task = 0, behind = all.tasks;  // the last task that begins at `begin` or before
-  while (behind - task > 1) {
-    const uint32_t middle = (task + behind) / 2;
-    (tasks.first[middle] <= begin ? task : behind) = middle;
-  }
   uint32_t matches = 0;
-  for (uint32_t item = begin; item < end; item += kWarp * kUnroll) {
-    uint32_t own[kUnroll];
-    int32_t wanted[kUnroll];
+  for (uint32_t task = threadIdx.x / kWarp; task < count_of_tasks; task += kWarps) {
+    const int32_t* const items =
+        (kSearches ? graph.targets_of_u() : graph.targets_of_v()) + tasks.items[task];
+    const uint32_t count = tasks.count[task];
+    const Region region = tasks.region[task];
+    for (uint32_t item = threadIdx.x % kWarp; item < count; item += kWarp * kUnroll) {
+      int32_t wanted[kUnroll];
 #pragma unroll
-    for (int k = 0; k < kUnroll; ++k) {
-      const uint32_t first = item + k * kWarp;
-      own[k] = next_tasks(tasks, all.tasks, first, task);
-      wanted[k] = first + lane < end ? items[tasks.items[own[k]] + first + lane] : -1;
-    }
-#pragma unroll
-    for (int k = 0; k < kUnroll; ++k) {
-      if (!graph.is_target(wanted[k])) continue;
-      const Region region = tasks.region[own[k]];
-      const auto target = static_cast<uint32_t>(wanted[k]);
-      uint32_t slot = kEmpty;
-      if constexpr (kSearches) {
-        const List list = {tasks.list[own[k]], tasks.list[own[k]] + tasks.length[own[k]]};
-        const int64_t at = find(graph.targets_of_v(), list, wanted[k]);
-        const bool is_there = at < list.end && graph.targets_of_v()[at] == wanted[k];
-        if (is_there) slot = kPerVertex ? slot_of(shared.slots, region, target) : 0;
-      } else {
-        slot = slot_of(shared.slots, region, target);
+      for (uint32_t k = 0; k < kUnroll; ++k) {
+        wanted[k] = item + k * kWarp < count ? items[item + k * kWarp] : -1;
       }
-      if (slot == kEmpty) continue;
-      ++matches;
-      if constexpr (kPerVertex) {
-        atomicAdd(&shared.hits[slot], 1u);
-        atomicAdd(&shared.edge_hits[tasks.edge[own[k]]], 1u);
+#pragma unroll
+      for (uint32_t k = 0; k < kUnroll; ++k) {
+        if (!graph.is_target(wanted[k])) continue;
+        const auto target = static_cast<uint32_t>(wanted[k]);
+        uint32_t slot = kEmpty;
+        if constexpr (kSearches) {
+          const List list = {tasks.list[task], tasks.list[task] + tasks.length[task]};
+          const int64_t at = find(graph.targets_of_v(), list, wanted[k]);
+          const bool is_there = at < list.end && graph.targets_of_v()[at] == wanted[k];
+          if (is_there) slot = kPerVertex ? slot_of(shared.slots, region, target) : 0;
+        } else {
+          slot = slot_of(shared.slots, region, target);
+        }
+        if (slot == kEmpty) continue;
+        ++matches;
+        if constexpr (kPerVertex) {
+          atomicAdd(&shared.hits[slot], 1u);
+          atomicAdd(&shared.edge_hits[tasks.edge[task]], 1u);
+        }
       }
     }
   }

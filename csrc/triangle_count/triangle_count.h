@@ -81,9 +81,9 @@ cudaError_t unique_keys(const uint64_t* keys, uint64_t* copies, int64_t* copied,
 
 // ---------------------------------------------------------------- counting
 
-constexpr int kBlockEdges = 512;   // edges of a block
-constexpr int kTableEdges = 1024;  // edges that the table of a block holds
-constexpr int kSlots = 2 * kTableEdges;
+constexpr int kBlockEdges = 512;  // edges of a block
+constexpr int kTableEdges = 640;  // edges that the table of a block holds
+constexpr int kSlots = 6 * kTableEdges;
 
 inline LaunchShape shape_of_edges(int64_t edges) {
   return {static_cast<unsigned>(ceil_div<int64_t>(edges, kBlockEdges)), kThreads};

@@ -1,5 +1,4 @@
-// The work of a block: its edges that have something to count, and how their items are dealt to
-// the threads of the block.
+// The work of a block: its edges that have something to count.
 #pragma once
 
 #include "common/warp.cuh"
@@ -11,13 +10,13 @@ namespace {
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kOwnEdges = kBlockEdges / kThreads;  // edges of a thread
 // A step of a binary search costs as much as this many lookups in the table.
-constexpr int64_t kStepLookups = 4;
+constexpr int64_t kStepLookups = 2;
 
 // Edges that have items, in arrays. An edge (u, v) of a task looks up targets of v in the region of
 // u, or searches for targets of u in the list of v.
 struct Tasks {
-  uint32_t first[kBlockEdges];   // item
-  int64_t items[kBlockEdges];    // where the first item is among the targets, minus `first`
+  int64_t items[kBlockEdges];    // where they begin among the targets
+  uint32_t count[kBlockEdges];   // of the items
   Region region[kBlockEdges];    // of u
   int64_t list[kBlockEdges];     // of v, if it is searched
   uint32_t length[kBlockEdges];  // of this list
@@ -30,7 +29,7 @@ struct Shared {
   uint32_t slots[kSlots];
   uint32_t hits[kPerVertex ? kSlots : 1];            // of each slot
   uint32_t edge_hits[kPerVertex ? kBlockEdges : 1];  // of each edge
-  uint32_t sums[2][kWarps];
+  uint32_t sums[kWarps];
   unsigned long long count;
 };
 
@@ -65,74 +64,36 @@ __device__ __forceinline__ Work work_of(const Graph& graph, const Piece& piece, 
   return work;
 }
 
-struct Totals {
-  uint32_t tasks, items;
-};
-
-// Lists the edges that search, or the edges that look up.
+// Lists the edges that search, or the edges that look up. Returns their number.
 template <bool kPerVertex>
-__device__ __forceinline__ Totals write_tasks(const Work (&work)[kOwnEdges], bool searching,
-                                              Shared<kPerVertex>& shared) {
+__device__ __forceinline__ uint32_t write_tasks(const Work (&work)[kOwnEdges], bool searching,
+                                                Shared<kPerVertex>& shared) {
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  Totals own = {};
-  for (const Work& each : work) {
-    const bool counts = each.items > 0 && each.searches == searching;
-    own.tasks += counts;
-    own.items += counts ? each.items : 0;
-  }
-  Totals at = {warp_sum_up(own.tasks), warp_sum_up(own.items)};
-  if (lane == kWarp - 1) {
-    shared.sums[0][warp] = at.tasks;
-    shared.sums[1][warp] = at.items;
-  }
+  uint32_t own = 0;
+  for (const Work& each : work) own += each.items > 0 && each.searches == searching;
+  const uint32_t up = warp_sum_up(own);
+  if (lane == kWarp - 1) shared.sums[warp] = up;
   __syncthreads();
-  at = {at.tasks - own.tasks, at.items - own.items};
-  Totals all = {};
+  uint32_t at = up - own, all = 0;
   for (int other = 0; other < kWarps; ++other) {
-    const Totals sums = {shared.sums[0][other], shared.sums[1][other]};
-    at.tasks += other < warp ? sums.tasks : 0;
-    at.items += other < warp ? sums.items : 0;
-    all.tasks += sums.tasks;
-    all.items += sums.items;
+    at += other < warp ? shared.sums[other] : 0;
+    all += shared.sums[other];
   }
 #pragma unroll
   for (int i = 0; i < kOwnEdges; ++i) {
     const Work& each = work[i];
     if (each.items == 0 || each.searches != searching) continue;
     Tasks& tasks = shared.tasks;
-    tasks.first[at.tasks] = at.items;
-    tasks.items[at.tasks] = (searching ? each.few.begin : each.of_v.begin) - at.items;
-    tasks.region[at.tasks] = each.region;
-    tasks.list[at.tasks] = each.of_v.begin;
-    tasks.length[at.tasks] = static_cast<uint32_t>(each.of_v.length());
-    tasks.edge[at.tasks] = static_cast<uint16_t>(threadIdx.x + i * kThreads);
-    at.items += each.items;
-    ++at.tasks;
+    tasks.items[at] = searching ? each.few.begin : each.of_v.begin;
+    tasks.count[at] = each.items;
+    tasks.region[at] = each.region;
+    tasks.list[at] = each.of_v.begin;
+    tasks.length[at] = static_cast<uint32_t>(each.of_v.length());
+    tasks.edge[at] = static_cast<uint16_t>(threadIdx.x + i * kThreads);
+    ++at;
   }
   __syncthreads();
   return all;
-}
-
-__device__ __forceinline__ uint32_t or_of_warp(uint32_t bits) {
-#if __CUDA_ARCH__ >= 800
-  return __reduce_or_sync(0xffffffffu, bits);
-#else
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) bits |= __shfl_xor_sync(0xffffffffu, bits, mask);
-  return bits;
-#endif
-}
-
-// The task of each lane's item, where the items of a warp are `item` and the next 31, and `task` is
-// the task of the first. Then moves `task` to the item behind them. All lanes take part.
-__device__ __forceinline__ uint32_t next_tasks(const Tasks& tasks, uint32_t count, uint32_t item,
-                                               uint32_t& task) {
-  const uint32_t lane = threadIdx.x % kWarp, other = task + 1 + lane;
-  const uint32_t distance = other < count ? tasks.first[other] - item : kEmpty;
-  const uint32_t starts = or_of_warp(distance < kWarp ? 1u << distance : 0);
-  const uint32_t own = task + __popc(starts & (0xffffffffu >> (kWarp - 1 - lane)));
-  task += __popc(__ballot_sync(0xffffffffu, distance <= kWarp));
-  return own;
 }
 
 }  // namespace

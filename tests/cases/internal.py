@@ -142,7 +142,15 @@ def _few_signals(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 def _aten_image(signal, weight, bias=None, *, stride, padding, dilation, groups) -> torch.Tensor:
     image = signal.mT.contiguous().mT.unsqueeze(2)
     steps = ((1, *stride), (0, *padding), (1, *dilation), groups)
-    return torch.conv2d(image, weight.contiguous().unsqueeze(2), bias, *steps).squeeze(2)
+    # Some of ATen's kernels on CUDA return a contiguous image.
+    return torch.conv2d(image, weight.contiguous().unsqueeze(2), bias, *steps).squeeze(2).mT.contiguous().mT
+
+
+def _image_bound(device, result_dtype, reference, signal, weight, bias=None, **steps):
+    """ATen may round before it adds the bias."""
+    bound = conv1d.conv1d_bound(device, result_dtype, reference, signal, weight, bias, **steps)
+    sizes = reference.abs() if bias is None else reference.abs() + bias.detach().double().abs()[:, None]
+    return bound + torch.finfo(result_dtype).eps * sizes
 
 
 # ---------------------------------------------------------------- _selective_scan_backward
@@ -288,7 +296,7 @@ CASES = [
         samples=_signals,
         few=_few_signals,
         dtypes=FLOATS,
-        bound=conv1d.conv1d_bound,
+        bound=_image_bound,
         elementwise=False,
         arguments=_image_arguments,
         **conv1d._memory,

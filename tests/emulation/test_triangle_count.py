@@ -13,7 +13,7 @@ from .build import load
 from .ladders import put
 from .memory import Memory
 
-TABLE = 1024  # edges that the table of a block holds
+TABLE = 640  # edges that the table of a block holds
 GRAPHS = {
     "one vertex": (np.zeros((2, 1), np.int64), 1),
     "two vertices": (np.array([[0], [1]]), 2),

@@ -38,13 +38,16 @@ Tensor as_image_of_weight(const Tensor& weight) {
 
 bool is_last(const Tensor& image) { return image.is_contiguous(at::MemoryFormat::ChannelsLast); }
 
+// Some of ATen's kernels return contiguous images.
+Tensor signal_of(const Tensor& image) { return to_channels_last(image.squeeze(2)); }
+
 // The convolution of a channels-last image below autograd.
 Tensor convolve_image(const Tensor& image, const Tensor& weight, const OptionalTensor& bias,
                       const ImageGeometry& geometry) {
   const auto& [stride, padding, dilation, output_padding, groups, transposed] = geometry;
   const Tensor result = at::convolution(image, as_image_of_weight(weight), bias, stride, padding,
                                         dilation, transposed, output_padding, groups);
-  return is_last(result) ? result.squeeze(2) : to_channels_last(result.squeeze(2));
+  return signal_of(result);
 }
 
 // The same by operators that autocast, transforms and compilers know.
@@ -56,7 +59,7 @@ Tensor convolve_composite(const Tensor& signal, const Tensor& weight, const Opti
                             ? at::conv_transpose2d(image, taps, bias, stride, padding,
                                                    output_padding, groups, dilation)
                             : at::conv2d(image, taps, bias, stride, padding, dilation, groups);
-  return to_channels_last(result.squeeze(2));
+  return signal_of(result);
 }
 
 struct Conv1dImageBackward : GradNode {
@@ -77,7 +80,7 @@ struct Conv1dImageBackward : GradNode {
         to_channels_last(grad).unsqueeze(2), signal_.unpack().unsqueeze(2),
         as_image_of_weight(weight_.unpack()), at::IntArrayRef(bias_sizes), stride, padding,
         dilation, transposed, output_padding, groups, mask);
-    if (mask[0]) of_signal = of_signal.squeeze(2);
+    if (mask[0]) of_signal = signal_of(of_signal);
     if (mask[1]) of_weight = of_weight.squeeze(2);
     return {of_signal, of_weight, of_bias};
   }
