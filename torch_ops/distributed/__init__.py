@@ -9,3 +9,7 @@ from torch_ops.distributed.partition import PartitionFileError as PartitionFileE
 from torch_ops.distributed.partition import load_partition as load_partition
 from torch_ops.distributed.partition import partition as partition
 from torch_ops.distributed.triangle_count import triangle_count as triangle_count
+
+from torch_ops.distributed import _sharding  # isort: skip
+
+_sharding.register()
