@@ -195,7 +195,10 @@ struct ExtremumBackward : GradNode {
   variable_list gradients(const Tensor& grad) override {
     const Tensor self = self_.unpack(), result = result_.unpack();
     const Tensor ties = at::eq(self, dims_.broadcastable(result));
-    const Tensor count = gpuopt::reduce_sum(ties, dims_.list(), /*keepdim=*/true);
+    Tensor count = gpuopt::reduce_sum(ties, dims_.list(), /*keepdim=*/true);
+    // The count of a DTensor may be a partial sum, by which torch 2.11 divides on each rank. clamp
+    // adds the parts first.
+    if (count.key_set().has(c10::DispatchKey::Python)) count = count.clamp_min(0);
     return {at::mul(at::div(dims_.broadcastable(grad), count), ties)};
   }
 

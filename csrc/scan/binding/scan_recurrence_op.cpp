@@ -207,8 +207,9 @@ struct LinearRecurrenceBackward : GradNode {
   }
 
   Tensor for_initial(const Tensor& g) const {
+    // The sum of no positions is 0. Unlike a new tensor, it is a DTensor if g is one.
     if (g.dim() > 0 && is_known_zero(g.sym_size(way_.dim))) {
-      return at::zeros_symint(*initial_sizes_, g.options());
+      return at::sum_to(at::sum(g, way_.dim), *initial_sizes_);
     }
     const Tensor first = first_of(g, way_);
     if (way_.shifted) return at::sum_to(first, *initial_sizes_);

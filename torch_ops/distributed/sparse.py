@@ -1,0 +1,126 @@
+"""Products of a sparse matrix and sharded dense rows: features on each rank, or rows of matrix and features on each rank."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+
+from torch_ops.csr import CSR
+from torch_ops.distributed._exchange import Line, rows_of_others
+from torch_ops.distributed._parts import Parts
+from torch_ops.distributed._peers import Peers
+from torch_ops.spmm import spmm as local_spmm
+
+Reduce = Literal["sum", "mean", "max", "min"]
+
+
+class ShardedCSR:
+    """A sparse matrix (M, K) whose rows are sharded over a mesh of one dimension, for :func:`spmm`.
+
+    Making one is collective. Each rank finds which rows of a dense matrix (K, N) its entries need, and all ranks exchange the numbers
+    of these rows once. A product then exchanges only the rows themselves.
+
+    Args:
+        rows: this rank's rows of the matrix, with the columns of the whole matrix: shape (own, K). The ranks have as many rows
+            as of a DTensor of M rows that is sharded by ``Shard(0)``.
+        mesh: a mesh of one dimension.
+
+    Raises:
+        TypeError: ``rows`` is no :class:`torch_ops.CSR`.
+        ValueError: the mesh has several dimensions, the ranks' numbers of columns differ, or their rows are not a shard's.
+    """
+
+    def __init__(self, rows: CSR, mesh: DeviceMesh) -> None:
+        if not isinstance(rows, CSR):
+            raise TypeError(
+                f"ShardedCSR: rows must be a sparse matrix: expected torch_ops.CSR, got {type(rows).__name__}"
+            )
+        if mesh.ndim != 1:
+            raise ValueError(f"ShardedCSR: the mesh must have one dimension, got {mesh.ndim}")
+        self.mesh, self.line = mesh, Line(mesh, 0)
+        peers = Peers("ShardedCSR", mesh.get_group())
+        own, columns = rows.shape
+        peers.agree(columns=columns)
+        counts = peers.gather(own)
+        self.shape = (sum(counts), columns)
+        expected = [last - first for first, last in self.line.parts(self.shape[0])]
+        if counts != expected:
+            raise ValueError(
+                f"ShardedCSR: rows must be those of a shard: expected {expected} rows on the ranks, got {counts}"
+            )
+        needed, index = torch.unique(rows.index, return_inverse=True)  # sorted, hence by the rank that has them
+        parts = self.line.parts(columns)
+        bounds = torch.tensor([last for _, last in parts], device=needed.device, dtype=needed.dtype)
+        ends = torch.searchsorted(needed, bounds).tolist()
+        asks = [needed[first:last] for first, last in zip([0, *ends[:-1]], ends)]
+        asked = peers.all_to_all(asks)
+        self.come, self.to = [len(part) for part in asks], [len(part) for part in asked]
+        self.asked = torch.cat(asked) - parts[self.line.rank][0]
+        self.local = CSR(
+            rows.ptr, index.to(rows.index.dtype), rows.values, (own, len(needed)), entry=rows.entry, check=False
+        )
+
+    def __repr__(self) -> str:
+        return f"ShardedCSR(shape={self.shape}, own={self.local.shape[0]}, rows of others={self.exchanged})"
+
+    @property
+    def exchanged(self) -> int:
+        """The number of dense rows that this rank gets from others in a product."""
+        return sum(self.come) - self.come[self.line.rank]
+
+
+def spmm(csr: CSR | ShardedCSR, dense: DTensor, reduce: Reduce = "sum", *, values: Tensor | None = None) -> DTensor:
+    """:func:`torch_ops.spmm` of sharded dense rows.
+
+    With a :class:`torch_ops.CSR`, which is the same on all ranks, every dimension of ``dense`` except its rows may be sharded, and
+    nothing is exchanged. With a :class:`ShardedCSR` the rows are sharded. Each rank gets the rows that its entries name, each row
+    once, and the backward pass sends their gradients back.
+
+    Args:
+        csr: sparse matrix (M, K).
+        dense: DTensor (K, N). With a :class:`torch_ops.CSR` also (..., K, N), or (..., K, heads, N) if values are (entries, heads).
+            With a :class:`ShardedCSR` its placement is ``Shard(0)``, on the same mesh.
+        reduce: as in :func:`torch_ops.spmm`.
+        values: values in place of the matrix's own: of all entries, or of this rank's with a :class:`ShardedCSR`.
+
+    Returns:
+        DTensor with M rows and the placements of ``dense``. Differentiable once in ``dense`` and the values.
+
+    Raises:
+        TypeError: ``dense`` is no DTensor.
+        ValueError: the placements do not match as above.
+        RuntimeError: as :func:`torch_ops.spmm`.
+    """
+    if isinstance(csr, ShardedCSR):
+        return _by_rows(csr, dense, reduce, values)
+    values = csr.values if values is None else values
+    heads = values is not None and values.dim() == 2
+    at = dense.dim() - (3 if heads else 2) if dense.dim() > 1 else 0
+    names = {at: "R"} | ({at + 1: "h"} if heads else {})
+    axes = "".join(names.get(d) or chr(ord("p") + d) for d in range(dense.dim()))
+    parts = Parts("spmm", dense, axes)
+    if "R" in parts.sharded:
+        raise ValueError("spmm: the rows of dense are sharded: expected a ShardedCSR, got a CSR")
+    own = None if values is None else parts.local("values", values, "Eh" if heads else "E")
+    out = local_spmm(csr, parts.local("dense", dense, axes), reduce, values=own)
+    return parts.whole(out, axes, (*dense.shape[:at], csr.shape[0], *dense.shape[at + 1 :]))
+
+
+def _by_rows(csr: ShardedCSR, dense: DTensor, reduce: Reduce, values: Tensor | None) -> DTensor:
+    parts = Parts("spmm", dense, "RN")
+    if dense.dim() != 2 or parts.sharded != ["R"] or parts.mesh != csr.mesh:
+        raise ValueError(
+            f"spmm: dense must be (K, N) and sharded as the matrix: expected Shard(0) on {csr.mesh}, got {dense.placements} on "
+            f"{dense.device_mesh}"
+        )
+    if dense.shape[0] != csr.shape[1]:
+        raise RuntimeError(
+            f"spmm: dense must have a row for each column: expected {csr.shape[1]}, got {dense.shape[0]}"
+        )
+    rows = rows_of_others(parts.local("dense", dense, "RN"), csr.asked, csr.line, csr.to, csr.come)
+    out = local_spmm(csr.local, rows, reduce, values=values)
+    return parts.whole(out, "RN", (csr.shape[0], dense.shape[1]))
