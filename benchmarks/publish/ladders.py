@@ -198,7 +198,7 @@ LESSONS = {
     "index_add_": "atomic additions to many addresses, and sorting instead",
     "spmm": "equal work for every thread, whatever the lengths of rows are",
     "matmul": "arithmetic as the limit: reuse in registers, tensor cores, copies that nobody waits for",
-    "triangle_count": "from searches in memory to lookups in shared memory, and equal work whatever the degrees are",
+    "triangle_count": "from searches in memory to lookups in shared memory, for a warp at each edge",
 }
 
 

@@ -34,8 +34,8 @@ inline constexpr LadderStep kLadder[] = {
      "the table replace a search, and the lists of the neighbours are read from their beginnings "
      "to their ends"},
     {"production",
-     "gpuopt::triangle_count, whose blocks have equal numbers of edges and whose warps have equal "
-     "numbers of lookups, see csrc/triangle_count/README.md"},
+     "gpuopt::triangle_count, whose blocks have equal numbers of edges, see "
+     "csrc/triangle_count/README.md"},
 };
 
 // The steps from this one on count an oriented graph.
