@@ -89,6 +89,7 @@ def plot_roofline(result: dict, path: Path):
     """Plots the speed of every step by how much a block computes with a byte that it reads, below the rates of memory and of units."""
     figure, axes = pyplot.subplots(figsize=(9, 6))
     rows = list({row["dtype"]: row for row in reversed(result["rows"])}.values())
+    names_at: list[tuple[float, float, str]] = []  # speed, intensity, step
     copy = max(ceiling["gbps"] for ceiling in result["ceilings"])
     ends = [0.1, 400]
     axes.plot(ends, [copy * x / 1e3 for x in ends], color="black", linewidth=1.2, label=f"memory, {copy:.0f} GB/s")
@@ -106,8 +107,7 @@ def plot_roofline(result: dict, path: Path):
         if not points:
             continue
         axes.scatter(*zip(*points.values()), color=colour, s=22, label=ladder_report.title_of(row), zorder=3)
-        for step, place in points.items():
-            axes.annotate(step, place, xytext=(5, -3), textcoords="offset points", fontsize=7)
+        names_at += [(y, x, step) for step, (x, y) in points.items()]
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(0.3, 1.5 * max(unit["tflops"] for unit in result["units"]))
@@ -116,11 +116,27 @@ def plot_roofline(result: dict, path: Path):
     axes.set_ylabel("TFLOP/s", fontsize=9)
     axes.legend(fontsize=8, frameon=False, loc="lower right")
     axes.grid(color="0.88", linewidth=0.8)
+    figure.canvas.draw()
+    _annotate_apart(axes, names_at)
     day = f"{result['date'][:10]}, torch {result['versions']['torch']}"
     axes.set_title(f"the ladder of {rows[0]['op']} on {result['gpu']['name']}, {day}", fontsize=11)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
+
+
+def _annotate_apart(axes, names_at: list[tuple[float, float, str]]):
+    """Writes names beside points: on the left if there are points close to the right, and apart from the names below."""
+    scale = 72 / axes.figure.dpi
+    places = [(*(scale * axes.transData.transform((x, y))), x, y, name) for y, x, name in sorted(names_at)]
+    written: list[tuple[float, float, bool]] = []
+    for across, up, x, y, name in places:
+        crowded = any(2 < other[0] - across < 60 and abs(other[1] - up) < 30 for other in places)
+        below = [other_up for other, other_up, side in written if abs(other - across) < 30 and side == crowded]
+        free = max([up, *(other_up + 8 for other_up in below)])
+        written.append((across, free, crowded))
+        style = {"xytext": (-5, free - up - 3), "ha": "right"} if crowded else {"xytext": (5, free - up - 3)}
+        axes.annotate(name, (x, y), textcoords="offset points", fontsize=7, **style)
 
 
 def _panel(axes, row: dict, colours: list[str]):
