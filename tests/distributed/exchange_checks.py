@@ -15,6 +15,9 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 
 import torch_ops
 import torch_ops.distributed as distributed
+from benchmarks.distributed.cases import CASES, Maker
+from benchmarks.distributed.rank import measured
+from benchmarks.harness.ranks import Clock
 from torch_ops import CSR
 
 from ..support.compare import raised_by
@@ -300,6 +303,17 @@ def errors(mesh: DeviceMesh) -> None:
     refused(RuntimeError, "a row for each column", distributed.spmm, whole, sharded(random(9, 4), 0))
 
 
+# ---------------------------------------------------------------- the benchmark
+
+
+def benchmark(mesh: DeviceMesh) -> None:
+    """Every case of python -m benchmarks distributed runs, on small tensors."""
+    clock = Clock(torch.device("cpu"))
+    for case in CASES:
+        found = measured(case, Maker(mesh, 1 / 4096, torch.float32), 1, clock, calls=1)
+        assert min(found["forward_s"], found["training_s"]) > 0
+
+
 CHECKS = (errors, convolutions, causal, transposed, sums, recurrences, selective, channels, products)
 
 
@@ -343,4 +357,5 @@ def exchanges(rank: int, folder: Path) -> set[tuple[str, int]]:
         dist.barrier()
     torch.manual_seed(2)
     two_dimensions(init_device_mesh("cpu", (2, 2)))
-    return passed | {(two_dimensions.__name__, WORLD)}
+    benchmark(mesh)
+    return passed | {(check.__name__, WORLD) for check in (two_dimensions, benchmark)}
