@@ -19,6 +19,7 @@ COMMANDS = {
     "models": ("models.measure", "real models with and without override"),
     "drop-ins": ("models.drop_ins", "trainings with and without drop-in replacements of packages"),
     "partitioned": ("partitioned.measure", "triangle counts of graphs that are partitioned over GPUs or processes"),
+    "distributed": ("distributed.measure", "operators on sharded tensors over GPUs or processes"),
     "all": ("publish.all", "everything that is published, or what is older than its kernels"),
     "show": ("publish.show", "the tables of an earlier run, and its plots"),
     "pages": ("publish.pages", "writes the pages and tables that are out of date, from committed results"),

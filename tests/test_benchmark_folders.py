@@ -12,7 +12,8 @@ BELOW = {
     "ladder": {"harness", "rooms"},
     "models": {"harness"},
     "partitioned": {"harness"},
-    "publish": {"harness", "rooms", "random", "ladder", "models", "partitioned"},
+    "distributed": {"harness"},
+    "publish": {"harness", "rooms", "random", "ladder", "models", "partitioned", "distributed"},
 }
 
 

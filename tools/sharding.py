@@ -8,7 +8,7 @@ from pathlib import Path
 from torch_ops.distributed._rules import RULES, Rule
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "distributed.md"
-BEGIN, END = "<!-- begin: rules -->\n", "<!-- end: rules -->"
+BEGIN, END = "<!-- rules, by python -m tools.sharding -->\n", "<!-- end of rules -->"
 
 
 def axes_of(form: str) -> list[str]:

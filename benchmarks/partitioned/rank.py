@@ -6,8 +6,6 @@ import json
 import resource
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 import torch_ops.distributed
+from benchmarks.harness.ranks import Clock
 from torch_ops.distributed._peers import Peers
 from torch_ops.distributed.partition import Partition
 from torch_ops.distributed.triangle_count import Steps
@@ -38,25 +37,6 @@ def piece(scale: int, entries: int, seed: int, device: torch.device) -> torch.Te
 def slices(scale: int, factor: int, rank: int, ranks: int, device: torch.device) -> list[torch.Tensor]:
     entries = (factor << scale) // PIECES
     return [piece(scale, entries, seed, device) for seed in range(rank, PIECES, ranks)]
-
-
-class Clock:
-    """Seconds from a barrier on, until this rank's device is done."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-
-    def wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
-    def time(self, function: Callable[[], Any]) -> tuple[float, Any]:
-        self.wait()
-        dist.barrier()
-        start = time.perf_counter()
-        result = function()
-        self.wait()
-        return time.perf_counter() - start, result
 
 
 def alone(steps: Steps, clock: Clock) -> tuple[float, float]:

@@ -20,6 +20,18 @@ ROOMS = {
     "drop_ins": ("conv1d", "selective_scan"),
     "spmm": ("spmm", "segment"),
     "partitioned": ("triangle_count",),
+    "distributed": (
+        "conv1d",
+        "dot",
+        "elementwise",
+        "index_add",
+        "reduce",
+        "scan",
+        "segment",
+        "selective_scan",
+        "spmm",
+        "upsample",
+    ),
     "segment": ("segment", "spmm", "index_select", "index_add"),
 }
 NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*#\s*include[^\n]*", re.MULTILINE | re.DOTALL)

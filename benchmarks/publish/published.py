@@ -101,8 +101,8 @@ def command_for(path: Path, room: str) -> str:
     """The command that measures a committed file anew."""
     if path.suffix == ".jsonl":
         return f"python -m benchmarks tune {room}"
-    if room == "partitioned":  # is measured on several GPUs, and so is no part of "all"
-        return "python -m benchmarks partitioned"
+    if room in ("partitioned", "distributed"):  # are measured on several GPUs, and so are no part of "all"
+        return f"python -m benchmarks {room}"
     file = f"ladder/{path.name}" if path.parent.name == "ladder" else path.name
     name = next((part.name for part in PARTS if part.file == file), room)
     return f"python -m benchmarks all {name!r}" if " " in name else f"python -m benchmarks all {name}"

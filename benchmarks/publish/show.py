@@ -6,6 +6,7 @@ python -m benchmarks show --plots build benchmarks/results/nvidia-h200/ladder/mu
 
 from pathlib import Path
 
+from benchmarks.distributed import report as distributed
 from benchmarks.harness import command, report
 from benchmarks.ladder import in_flight
 from benchmarks.ladder import measure as ladder
@@ -17,6 +18,7 @@ from benchmarks.random import report as problems
 
 def show(result: dict) -> None:
     texts = {"models": models.text, "sweep": problems.table, "partitioned": partitioned.text}
+    texts["distributed"] = distributed.text
     if result["room"] in texts:
         print(texts[result["room"]](result))
     elif result["room"] == in_flight.OP or ladder_report.is_ladder(result):

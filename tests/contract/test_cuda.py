@@ -196,6 +196,7 @@ def test_device_guard(case):
             failures.add(sample.name, different_bits(got.detach(), want))
             if got.requires_grad and not got.is_complex():
                 got.sum().backward()
+                assert torch.cuda.current_device() == 0
     failures.check(at_least=6)
 
 

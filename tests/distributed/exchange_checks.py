@@ -15,6 +15,9 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 
 import torch_ops
 import torch_ops.distributed as distributed
+from benchmarks.distributed.cases import CASES, Maker
+from benchmarks.distributed.rank import measured
+from benchmarks.harness.ranks import Clock
 from torch_ops import CSR
 
 from ..support.compare import raised_by
@@ -210,9 +213,9 @@ def channels(mesh: DeviceMesh) -> None:
 
 def matrix(rows: int, columns: int, values: bool, seed: int) -> CSR:
     chooses = torch.Generator().manual_seed(seed)
-    entries = torch.randint(rows * columns, (4 * rows,), generator=chooses).unique()
-    numbers = torch.randn(len(entries), dtype=torch.float64, generator=chooses) if values else None
-    return CSR.from_coo(entries // columns, entries % columns, numbers, (rows, columns))
+    entries = torch.randint(rows * columns, (4 * rows,), generator=chooses, device="cpu").unique()
+    numbers = torch.randn(len(entries), dtype=torch.float64, generator=chooses, device="cpu") if values else None
+    return CSR.from_coo(entries // columns, entries % columns, numbers, (rows, columns)).to(torch.get_default_device())
 
 
 def rows_of(csr: CSR, first: int, last: int) -> CSR:
@@ -300,6 +303,17 @@ def errors(mesh: DeviceMesh) -> None:
     refused(RuntimeError, "a row for each column", distributed.spmm, whole, sharded(random(9, 4), 0))
 
 
+# ---------------------------------------------------------------- the benchmark
+
+
+def benchmark(mesh: DeviceMesh) -> None:
+    """Every case of python -m benchmarks distributed runs, on small tensors."""
+    clock = Clock(torch.get_default_device())
+    for case in CASES:
+        found = measured(case, Maker(mesh, 1 / 4096, torch.float32), 1, clock, calls=1)
+        assert min(found["forward_s"], found["training_s"]) > 0
+
+
 CHECKS = (errors, convolutions, causal, transposed, sums, recurrences, selective, channels, products)
 
 
@@ -330,11 +344,11 @@ def two_dimensions(mesh: DeviceMesh) -> None:
 # ---------------------------------------------------------------- all of them
 
 
-def exchanges(rank: int, folder: Path) -> set[tuple[str, int]]:
+def passed_on(kind: str, rank: int, world: int) -> set[tuple[str, int]]:
     """The checks that passed, with the number of ranks. An error ends this rank, and so the others, which would wait for it."""
     passed = set()
-    for ranks in (2, WORLD):
-        mesh = DeviceMesh("cpu", list(range(ranks)))
+    for ranks in sorted({2, world}):
+        mesh = DeviceMesh(kind, list(range(ranks)))
         for check in CHECKS:
             if rank < ranks:
                 torch.manual_seed(2)
@@ -342,5 +356,13 @@ def exchanges(rank: int, folder: Path) -> set[tuple[str, int]]:
                 passed.add((check.__name__, ranks))
         dist.barrier()
     torch.manual_seed(2)
-    two_dimensions(init_device_mesh("cpu", (2, 2)))
-    return passed | {(two_dimensions.__name__, WORLD)}
+    benchmark(mesh)
+    passed.add((benchmark.__name__, world))
+    if world == 4:
+        two_dimensions(init_device_mesh(kind, (2, 2)))
+        passed.add((two_dimensions.__name__, world))
+    return passed
+
+
+def exchanges(rank: int, folder: Path) -> set[tuple[str, int]]:
+    return passed_on("cpu", rank, WORLD)

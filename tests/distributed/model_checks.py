@@ -122,13 +122,17 @@ def compiled(mesh: DeviceMesh) -> None:
 CHECKS = (ddp, fsdp, compiled)
 
 
-def models(rank: int, folder: Path) -> set[tuple[str, int]]:
+def passed_on(kind: str, world: int) -> set[tuple[str, int]]:
     """The checks that passed, with the number of ranks."""
     passed = set()
-    for ranks in (2, WORLD):
-        mesh = init_device_mesh("cpu", (WORLD // ranks, ranks), mesh_dim_names=("copies", "parts"))["parts"]
+    for ranks in sorted({2, world}):
+        mesh = init_device_mesh(kind, (world // ranks, ranks), mesh_dim_names=("copies", "parts"))["parts"]
         for check in CHECKS:
             check(mesh)
             passed.add((check.__name__, ranks))
     dist.barrier()
     return passed
+
+
+def models(rank: int, folder: Path) -> set[tuple[str, int]]:
+    return passed_on("cpu", WORLD)

@@ -129,10 +129,10 @@ class Trial:
             )
 
 
-def calls(case: OpCase) -> Iterator[tuple[torch._ops.OpOverload, Sample, bool]]:
+def calls(case: OpCase, device: str) -> Iterator[tuple[torch._ops.OpOverload, Sample, bool]]:
     """The overloads of a case that have rules, on its small samples."""
     dtype = torch.float64 if torch.float64 in case.dtypes else case.dtypes[0]
-    samples = [case.arguments(sample) for sample in case.few("cpu", dtype)]
+    samples = [case.arguments(sample) for sample in case.few(device, dtype)]
     for variant in ("functional", "inplace", "out"):
         form = case.of_variant(variant)
         if form is None or str(form.overload) not in RULED:
@@ -187,7 +187,9 @@ def on_mesh(mesh: DeviceMesh) -> dict[str, Any]:
     """
     problems, tried = [], {}
     for case in all_cases():
-        for op, sample, differentiates in calls(case):
+        for op, sample, differentiates in calls(case, mesh.device_type):
+            if any(t.device.type != mesh.device_type for t in sample.tensors):
+                continue
             own = tried.setdefault(str(op), set())
             trial = None
             replicated = sample.map(lambda t: distribute_tensor(t.detach(), mesh, [Replicate()]))

@@ -19,7 +19,10 @@ def results(tmp_path_factory):
 EVERY = [(check.__name__, count) for check in checks.CHECKS for count in (2, checks.WORLD)]
 
 
-@pytest.mark.parametrize(("check", "count"), [*EVERY, (checks.two_dimensions.__name__, checks.WORLD)])
+EVERY += [(check.__name__, checks.WORLD) for check in (checks.two_dimensions, checks.benchmark)]
+
+
+@pytest.mark.parametrize(("check", "count"), EVERY)
 def test_exchange(results, check, count):
     for passed in results[:count]:
         assert isinstance(passed, set), passed

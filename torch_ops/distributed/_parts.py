@@ -31,13 +31,13 @@ class Parts:
             self.sharded.append(axes[placement.dim] if isinstance(placement, Shard) else None)
 
     def line(self, axis: str) -> Line | None:
-        """The ranks that share an axis, or None if it is whole."""
+        """The ranks that share an axis, or None if one rank has all of it."""
         dims = [i for i, sharded in enumerate(self.sharded) if sharded == axis]
         if len(dims) > 1:
             raise NotImplementedError(
                 f"{self.op}: the length must be sharded over one dimension of the mesh, got {dims}"
             )
-        return Line(self.mesh, dims[0]) if dims else None
+        return Line(self.mesh, dims[0]) if dims and self.mesh.size(dims[0]) > 1 else None
 
     def ranks(self, axis: str) -> int:
         count = 1
