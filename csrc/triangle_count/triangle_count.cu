@@ -60,7 +60,8 @@ __device__ __forceinline__ uint32_t count_matches(const Graph& graph, uint32_t c
   return matches;
 }
 
-__device__ __forceinline__ void add(uint64_t* count, uint32_t triangles) {
+template <typename Count>
+__device__ __forceinline__ void add(Count* count, uint32_t triangles) {
   atomicAdd(reinterpret_cast<unsigned long long*>(count),
             static_cast<unsigned long long>(triangles));
 }
@@ -99,7 +100,6 @@ __global__ __launch_bounds__(kThreads) void count_triangles(const Graph graph, u
   if constexpr (kPerVertex) {
     for (int i = threadIdx.x; i < kBlockEdges; i += kThreads) shared.edge_hits[i] = 0;
   }
-  uint64_t matches = 0;
   for (int64_t begin = lists.begin; begin < lists.end; begin += kTableEdges) {
     const int64_t length = min(int64_t{kTableEdges}, lists.end - begin);
     const Piece piece = {{begin, begin + length}, kSlots / static_cast<uint32_t>(length)};
@@ -113,23 +113,23 @@ __global__ __launch_bounds__(kThreads) void count_triangles(const Graph graph, u
       const int64_t edge = own.begin + threadIdx.x + i * kThreads;
       work[i] = edge < own.end ? work_of(graph, piece, edge) : Work{};
     }
-    matches += count_matches<kPerVertex, false>(graph, write_tasks(work, false, shared), shared);
+    uint32_t matches =
+        count_matches<kPerVertex, false>(graph, write_tasks(work, false, shared), shared);
     __syncthreads();
     matches += count_matches<kPerVertex, true>(graph, write_tasks(work, true, shared), shared);
     __syncthreads();
     if constexpr (kPerVertex) {
       add_slots(graph.graph, shared, count);
       __syncthreads();
+    } else {
+#pragma unroll
+      for (int mask = kWarp / 2; mask > 0; mask /= 2) matches += shuffle_xor(matches, mask);
+      if (threadIdx.x % kWarp == 0) add(&shared.count, matches);
     }
   }
   if constexpr (kPerVertex) {
     add_edges(graph.graph, shared, own, count);
   } else {
-#pragma unroll
-    for (int mask = kWarp / 2; mask > 0; mask /= 2) matches += shuffle_xor(matches, mask);
-    if (threadIdx.x % kWarp == 0) {
-      atomicAdd(&shared.count, static_cast<unsigned long long>(matches));
-    }
     __syncthreads();
     if (threadIdx.x == 0 && shared.count > 0) {
       atomicAdd(reinterpret_cast<unsigned long long*>(count), shared.count);
