@@ -14,7 +14,7 @@ import torch
 
 __all__ = ["LayoutCache", "Problem", "Times", "bucket", "layout_cache"]
 
-_FORMAT = "gpuopt layouts 2"
+_FORMAT = "gpuopt layouts 3"
 # The part of the two conversions around a layer that it is charged for leaving the layout of its input, where runs are not known. It
 # is the share of each layer in a stack of two.
 BORDER_SHARE = 0.5
@@ -45,6 +45,7 @@ class Problem(NamedTuple):
 class Times(NamedTuple):
     """Milliseconds of a layer in each layout, and of the conversions of its input and its result. Infinity if it fails.
 
+    Each is the time of the GPU or of the host, whichever is longer.
     In each layout, the operator of gpuopt and ATen's convolution were measured. ``own`` tells where gpuopt's is the faster one.
     """
 

@@ -94,21 +94,26 @@ _OWN_SHARE = (
 )
 
 
-def _fastest(step: Callable[[], object]) -> float:
-    """Milliseconds of a step on the GPU."""
+def _fastest(step: Callable[[], object], idle: float = 0.0) -> float:
+    """Milliseconds of a step: of the GPU or of the host, whichever takes longer, because the other one does not wait for it.
+
+    ``idle`` are milliseconds of the host that a step spends once for a model, not once for a layer.
+    """
     for _ in range(_WARM_UPS):
-        started = time.perf_counter()
+        began = time.perf_counter()
         step()
-    host = time.perf_counter() - started
-    # The GPU waits until the steps are queued, so that the host's time does not count: it is the same in both layouts.
+    host = time.perf_counter() - began
+    # The GPU waits until the steps are queued, so that its time has no gaps.
     torch.cuda._sleep(round(min(_REPEATS * host, _LONGEST_WAIT) * _CYCLES))
     events = [torch.cuda.Event(enable_timing=True) for _ in range(_REPEATS + 1)]
     events[0].record()
     for event in events[1:]:
+        began = time.perf_counter()
         step()
+        host = min(host, time.perf_counter() - began)
         event.record()
     events[-1].synchronize()
-    return min(begin.elapsed_time(end) for begin, end in itertools.pairwise(events))
+    return max(min(begin.elapsed_time(end) for begin, end in itertools.pairwise(events)), 1e3 * host - idle)
 
 
 def measure(
@@ -137,18 +142,23 @@ def measure(
             if wanted:
                 torch.autograd.grad(result, wanted, grad)
 
-        aten, own = (_fastest(functools.partial(step, own)) for own in (False, True))
+        aten, own = (_fastest(functools.partial(step, own), idle) for own in (False, True))
         return min(aten, own), own < _OWN_SHARE * aten, grad
 
     # Inside a checkpoint, tensors that are saved here would be counted.
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
     with torch.cuda.device(device), torch.autocast(device.type, enabled=False), hooks:
         contiguous = channels_last = into = back = math.inf
+        idle = 0.0
         own = own_last = False
         try:
             signal = scratch(*shape)
             weight = scratch(*weight_shape).requires_grad_(gradients[1])
             bias = scratch(_channels_of(layer, weight_shape)).requires_grad_(gradients[1]) if has_bias else None
+            if any(gradients):
+                # autograd's thread is woken once for a model.
+                one = scratch(1).requires_grad_()
+                idle = _fastest(lambda: torch.autograd.grad(one.view_as(one), one, one))
             contiguous, own, _ = layer_ms(signal.detach(), False)
             into = _fastest(lambda: in_layout(signal, True)) * (1 + gradients[0])
             channels_last, own_last, result = layer_ms(in_layout(signal, True), True)

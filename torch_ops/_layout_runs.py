@@ -30,8 +30,6 @@ __all__ = ["Decision", "Visit", "observe"]
 
 # Differences between two measurements of the same kernel, as a factor.
 NOISE = 1.02
-# Milliseconds of the host that a channels-last layer takes beyond a contiguous one: 2.6 us on a CPU (EPYC, torch 2.11).
-HOST_MS = 0.003
 # The most times that the choice of a layer is observed.
 MOST_ROUNDS = 8
 # A layer begins to give its result channels last in the first passes only.
@@ -89,8 +87,7 @@ class Visit:
     @property
     def channels_last(self) -> float:
         converts_gradient = self.decision.backward and self.gradient is False
-        own = self.decision.times.channels_last * NOISE + HOST_MS
-        return own + self._one_way * converts_gradient
+        return self.decision.times.channels_last * NOISE + self._one_way * converts_gradient
 
 
 def _runs(visits: list[Visit]) -> list[tuple[list[Visit], float]]:

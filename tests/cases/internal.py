@@ -123,6 +123,9 @@ def _signals(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     """Batches of signals with one layout only: of more than one channel and position, as the results."""
     for sample in convolutions.samples(convolutions.plain, device, dtype):
         signal, *others = sample.args
+        # cuDNN's float64 kernel of channels-last images answers some products of infinities and zeros with infinities.
+        if device == "cuda" and dtype == torch.float64 and not signal.isfinite().all():
+            continue
         if signal.dim() == 2:
             sample = replace(sample, args=(signal[None], *others), sizes=None)
         result = torch.conv1d(*(x.to("meta") for x in sample.args), **sample.kwargs)

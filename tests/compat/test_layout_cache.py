@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import time
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ def without_a_clock(monkeypatch):
     """A measurement on the CPU, and the steps that it times."""
     steps = []
 
-    def fastest(step):
+    def fastest(step, idle=0.0):
         step()
         steps.append(step)
         return float(len(steps))
@@ -43,7 +44,7 @@ def test_what_is_measured(without_a_clock):
         conv(x)
     assert list(layout_cache._times.values()) == [Times(1, 4, 3, 6)], "one conversion each"
     conv(x.requires_grad_())
-    assert list(layout_cache._times.values())[-1] == Times(7, 10, 2 * 9, 2 * 12), "gradients are converted, too"
+    assert list(layout_cache._times.values())[-1] == Times(8, 11, 2 * 10, 2 * 13), "gradients are converted, too"
     assert torch.equal(torch.get_rng_state(), state) and not conv.weight.grad
 
 
@@ -96,7 +97,7 @@ def test_save_and_load(measured, tmp_path):
     "old, new, message",
     [
         ("{", "", "must be a file of layout_cache.save"),
-        ("gpuopt layouts 2", "gpuopt layouts 0", "must be a file of layout_cache.save"),
+        ("gpuopt layouts 3", "gpuopt layouts 0", "must be a file of layout_cache.save"),
         ('"stride"', '"strides"', "must be a file of layout_cache.save"),
         ("4.0", "-4.0", "must be a file of layout_cache.save"),
         ("4.0", "NaN", "must be a file of layout_cache.save"),
@@ -153,7 +154,10 @@ def test_real_times(dtype, real):
     theirs = nn.Sequential(*(nn.Sequential(nn.Conv1d(256, 256, 3, 2), nn.GELU()) for _ in range(3))).to("cuda", dtype)
     ours, x = convert(copy.deepcopy(theirs)), torch.randn(4, 256, 4001, device="cuda", dtype=dtype)
     with torch.no_grad():
+        convert(copy.deepcopy(theirs))(x)  # loads what stays in memory
+        layout_cache.clear()
         want = theirs(x)
+        gc.collect()
         state, memory = torch.cuda.get_rng_state(), torch.cuda.memory_allocated()
         got = ours(x)
         torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
@@ -167,6 +171,16 @@ def test_real_times(dtype, real):
         torch.testing.assert_close(a.grad, b.grad, rtol=5e-2, atol=1e-3)
     assert len(layout_cache) == 6
     checkpoint(ours, x.requires_grad_(), use_reentrant=False).float().sum().backward()
+
+
+@pytest.mark.gpu
+def test_the_longer_of_two_times_counts():
+    def sleep():
+        time.sleep(0.002)
+
+    assert 2 <= _layout_convolution._fastest(sleep) < 5, "the host's"
+    assert _layout_convolution._fastest(sleep, idle=2.0) < 3
+    assert _layout_convolution._fastest(lambda: torch.cuda._sleep(6_000_000)) > 2, "the GPU's"
 
 
 @pytest.mark.gpu
