@@ -86,8 +86,8 @@ def clustering_coefficients(
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"clustering_coefficients: dtype must be torch.float32 or torch.float64, got {dtype}")
     source, target, vertices = _edges_of("clustering_coefficients", graph, num_nodes)
-    ptr, source, target, order = _ops._orient_edges.default(source, target, vertices)
-    triangles = _ops._count_oriented.default(ptr, source, target, order, True)
+    ptr, _, target, order = _ops._orient_edges.default(source, target, vertices)
+    triangles = _ops._count_oriented.default(ptr, target, order, True)
     # Of an oriented graph, targets number ranks from 0 on, and -1 stands for no edge.
     of_targets = ptr.new_zeros(vertices + 1).index_add(0, target + 1, ptr.new_ones(()).expand(target.shape))
     degree = ptr.new_zeros(vertices).index_copy(0, order.long(), ptr.diff() + of_targets[1:])

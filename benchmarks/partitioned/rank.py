@@ -68,8 +68,8 @@ def single(given: list[torch.Tensor], vertices: int, repeats: int, clock: Clock)
     ops = torch.ops.gpuopt
     try:
         edges = torch.cat(given, 1)
-        orient, graph = clock.time(lambda: ops._orient_edges(*edges, vertices))
-        counts = [clock.time(lambda: ops._count_oriented(*graph)) for _ in range(repeats + 1)]
+        orient, (ptr, _, target, order) = clock.time(lambda: ops._orient_edges(*edges, vertices))
+        counts = [clock.time(lambda: ops._count_oriented(ptr, target, order)) for _ in range(repeats + 1)]
     except torch.cuda.OutOfMemoryError:
         return {}
     return {"orient_s": orient, "count_s": statistics.median(seconds for seconds, _ in counts[1:])}

@@ -84,7 +84,7 @@ def by_searches(source, target, vertices):
 
 
 def count_oriented(ptr, source, target, order):
-    return torch.ops.gpuopt._count_oriented(ptr, source, target, order)
+    return torch.ops.gpuopt._count_oriented(ptr, target, order)
 
 
 def of_oriented(ptr, source, target, order):

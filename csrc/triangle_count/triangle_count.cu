@@ -1,153 +1,220 @@
-// Counts triangles. A triangle of ranks u < v < w is an edge (u, v) whose ends both have an edge to
-// w. A block has kBlockEdges neighbouring edges (u, v). It puts the targets of their sources into a
-// hash table in shared memory, a region for each source, and looks up the targets of each v:
+// Counts triangles. A triangle of u, v and w is an edge (u, v) whose ends both have the target w.
+// A team of threads has a vertex u. It puts the targets of u into a hash table in shared memory,
+// and looks up the targets of each v:
 //
-//   edges    | u0: v v v | u1: v v v v v v | u2: v v (v v v)   (): of the next block
-//   table    | region 0  |    region 1     |    region 2   |
+//   table   | targets w of u: 4 to 8 slots for each                |
+//   items   | targets of v0 | targets of v1        | targets of v2 |
+//   warps   |       0       |          1           |       0       |
 //
-// Warps take turns at the edges, and neighbouring threads read neighbouring items. Where u has few
-// targets behind v, and v has many, the items are the few: a binary search finds each among the
-// targets of v.
+// Neighbouring threads read neighbouring targets. Where u has few targets and v has many, the items
+// are the few: a binary search finds each among the targets of v.
 //
-// In a partitioned graph, the edges, the targets of u and the targets of v come from three blocks.
+// Lists that fit a quarter of the block's table are counted by one warp. The others are counted by
+// the whole block, one after the other, in several tables if one is too small.
 #include "common/launch.cuh"
-#include "triangle_count/triangle_count_tasks.cuh"
+#include "triangle_count/triangle_count_table.cuh"
 
 namespace gpuopt::triangle_count {
 namespace {
 
 constexpr uint32_t kUnroll = 2;  // items of a thread in flight
+// A step of a binary search costs as much as this many lookups in the table.
+constexpr uint32_t kStepLookups = 2;
 
-// The number of matches among the items of a thread.
-template <bool kPerVertex, bool kSearches, typename Graph>
-__device__ __forceinline__ uint32_t count_matches(const Graph& graph, uint32_t count_of_tasks,
-                                                  Shared<kPerVertex>& shared) {
-  const Tasks& tasks = shared.tasks;
+using Warp = Team<kWarp>;
+using Block = Team<kCountThreads>;
+
+// Neighbouring targets, ascending.
+struct List {
+  const int32_t* begin;
+  uint32_t length;
+
+  // The number of targets below this one.
+  __device__ __forceinline__ uint32_t below(int32_t target) const {
+    uint32_t low = 0, high = length;
+    while (low < high) {
+      const uint32_t middle = (low + high) / 2;
+      if (begin[middle] < target) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+  __device__ __forceinline__ bool has(int32_t target) const {
+    const uint32_t at = below(target);
+    return at < length && begin[at] == target;
+  }
+  __device__ __forceinline__ List part(uint32_t from, uint32_t to) const {
+    return {begin + from, to - from};
+  }
+};
+
+template <typename Ptr>
+__device__ __forceinline__ List list_of(const Lists<Ptr>& lists, int32_t row) {
+  if (static_cast<uint32_t>(row) >= static_cast<uint32_t>(lists.rows)) return {nullptr, 0};
+  const Ptr begin = lists.ptr[row];
+  return {lists.target + begin, static_cast<uint32_t>(lists.ptr[row + 1] - begin)};
+}
+
+__device__ __forceinline__ void add(uint64_t* count, uint64_t triangles) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(count),
+            static_cast<unsigned long long>(triangles));
+}
+
+__device__ __forceinline__ List shuffle(const List& list, int lane) {
+  const auto address = reinterpret_cast<uint64_t>(list.begin);
+  const uint32_t low = __shfl_sync(0xffffffffu, static_cast<uint32_t>(address), lane);
+  const uint32_t high = __shfl_sync(0xffffffffu, static_cast<uint32_t>(address >> 32), lane);
+  return {reinterpret_cast<const int32_t*>(uint64_t{high} << 32 | low),
+          __shfl_sync(0xffffffffu, list.length, lane)};
+}
+
+// The matches of this thread among the targets of v, and for each slot if kPerVertex. `few` are the
+// targets in the table.
+template <bool kPerVertex>
+__device__ __forceinline__ uint32_t count_edge(const Table& table, const List& few,
+                                               const List& of_v, uint32_t* hits) {
+  const uint32_t steps = 32 - __clz(static_cast<int>(of_v.length));
+  const bool searches = of_v.length / kStepLookups > few.length * steps;
+  const List items = searches ? few : of_v;
   uint32_t matches = 0;
-  for (uint32_t task = threadIdx.x / kWarp; task < count_of_tasks; task += kWarps) {
-    const int32_t* const items =
-        (kSearches ? graph.targets_of_u() : graph.targets_of_v()) + tasks.items[task];
-    const uint32_t count = tasks.count[task];
-    const Region region = tasks.region[task];
-    for (uint32_t item = threadIdx.x % kWarp; item < count; item += kWarp * kUnroll) {
-      int32_t wanted[kUnroll];
+  for (uint32_t item = threadIdx.x % kWarp; item < items.length; item += kWarp * kUnroll) {
+    int32_t wanted[kUnroll];
 #pragma unroll
-      for (uint32_t k = 0; k < kUnroll; ++k) {
-        wanted[k] = item + k * kWarp < count ? items[item + k * kWarp] : -1;
-      }
+    for (uint32_t k = 0; k < kUnroll; ++k) {
+      wanted[k] = item + k * kWarp < items.length ? items.begin[item + k * kWarp] : -1;
+    }
 #pragma unroll
-      for (uint32_t k = 0; k < kUnroll; ++k) {
-        if (!graph.is_target(wanted[k])) continue;
-        const auto target = static_cast<uint32_t>(wanted[k]);
-        uint32_t slot = kEmpty;
-        if constexpr (kSearches) {
-          const List list = {tasks.list[task], tasks.list[task] + tasks.length[task]};
-          const int64_t at = find(graph.targets_of_v(), list, wanted[k]);
-          const bool is_there = at < list.end && graph.targets_of_v()[at] == wanted[k];
-          if (is_there) slot = kPerVertex ? slot_of(shared.slots, region, target) : 0;
-        } else {
-          slot = slot_of(shared.slots, region, target);
-        }
-        if (slot == kEmpty) continue;
-        ++matches;
-        if constexpr (kPerVertex) {
-          atomicAdd(&shared.hits[slot], 1u);
-          atomicAdd(&shared.edge_hits[tasks.edge[task]], 1u);
-        }
+    for (uint32_t k = 0; k < kUnroll; ++k) {
+      if (wanted[k] < 0) continue;
+      const auto target = static_cast<uint32_t>(wanted[k]);
+      uint32_t slot = kEmpty;
+      if (!searches) {
+        slot = table.find(target);
+      } else if (of_v.has(wanted[k])) {
+        slot = kPerVertex ? table.find(target) : 0;
       }
+      if (slot == kEmpty) continue;
+      ++matches;
+      if constexpr (kPerVertex) atomicAdd(hits + slot, 1u);
     }
   }
   return matches;
 }
 
-template <typename Count>
-__device__ __forceinline__ void add(Count* count, uint32_t triangles) {
-  atomicAdd(reinterpret_cast<unsigned long long*>(count),
-            static_cast<unsigned long long>(triangles));
-}
-
-// Adds the triangles of each rank w that the table holds.
-__device__ __forceinline__ void add_slots(const Oriented& graph, const Shared<true>& shared,
-                                          uint64_t* count) {
-  for (int slot = threadIdx.x; slot < kSlots; slot += kThreads) {
-    if (shared.hits[slot] > 0) add(count + graph.order[shared.slots[slot]], shared.hits[slot]);
-  }
-}
-
-// Adds the triangles of u and v.
-__device__ __forceinline__ void add_edges(const Oriented& graph, const Shared<true>& shared,
-                                          const List& edges, uint64_t* count) {
-  for (int64_t edge = edges.begin + threadIdx.x; edge < edges.end; edge += kThreads) {
-    const uint32_t hits = shared.edge_hits[edge - edges.begin];
-    if (hits == 0) continue;
-    add(count + graph.order[graph.source[edge]], hits);
-    add(count + graph.order[graph.target[edge]], hits);
-  }
-}
-
-template <bool kPerVertex, typename Graph>
-__global__ __launch_bounds__(kThreads) void count_triangles(const Graph graph, uint64_t* count) {
-  __shared__ Shared<kPerVertex> shared;
-  const int64_t edges = graph.edges();
-  const int64_t blocks = (edges + kBlockEdges - 1) / kBlockEdges;
-  if (blockIdx.x >= blocks) return;
-  // The highest ranks have the longest lists, so the blocks that start first have them.
-  List own;
-  own.begin = (blocks - 1 - blockIdx.x) * kBlockEdges;
-  own.end = min(own.begin + kBlockEdges, edges);
-  const List lists = graph.targets_of(own);
-  if (threadIdx.x == 0) shared.count = 0;
-  if constexpr (kPerVertex) {
-    for (int i = threadIdx.x; i < kBlockEdges; i += kThreads) shared.edge_hits[i] = 0;
-  }
-  for (int64_t begin = lists.begin; begin < lists.end; begin += kTableEdges) {
-    const int64_t length = min(int64_t{kTableEdges}, lists.end - begin);
-    const Piece piece = {{begin, begin + length}, kSlots / static_cast<uint32_t>(length)};
-    if constexpr (kPerVertex) {
-      for (int slot = threadIdx.x; slot < kSlots; slot += kThreads) shared.hits[slot] = 0;
-    }
-    fill_table(graph, piece, own, shared.slots);
-    Work work[kOwnEdges];
+template <typename T>
+__device__ __forceinline__ T sum_of_warp(T value) {
 #pragma unroll
-    for (int i = 0; i < kOwnEdges; ++i) {
-      const int64_t edge = own.begin + threadIdx.x + i * kThreads;
-      work[i] = edge < own.end ? work_of(graph, piece, edge) : Work{};
-    }
-    uint32_t matches =
-        count_matches<kPerVertex, false>(graph, write_tasks(work, false, shared), shared);
-    __syncthreads();
-    matches += count_matches<kPerVertex, true>(graph, write_tasks(work, true, shared), shared);
-    __syncthreads();
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+  return value;
+}
+
+// The matches of this thread for the vertex u. If kPerVertex, those of v and w are added to the
+// counts of both. The table of the team is in `slots`, and its counts are in `hits`.
+template <bool kPerVertex, typename Team, typename Ptr>
+__device__ __forceinline__ uint64_t count_vertex(const CountPlan<Ptr>& plan, int32_t u,
+                                                 uint32_t* slots, uint32_t* hits) {
+  constexpr uint32_t kMost = kTableTargets / (kCountThreads / Team::kThreads);
+  const List edges = list_of(plan.edges, u), of_u = list_of(plan.of_u, u);
+  const uint32_t lane = threadIdx.x % kWarp;
+  uint64_t found = 0;
+  for (uint32_t first = 0; first < of_u.length; first += kMost) {
+    const List few = of_u.part(first, min(of_u.length, first + kMost));
+    const Table table = Table::of(slots, few.length);
+    table.clear<Team>();
     if constexpr (kPerVertex) {
-      add_slots(graph.graph, shared, count);
-      __syncthreads();
-    } else {
-#pragma unroll
-      for (int mask = kWarp / 2; mask > 0; mask /= 2) matches += shuffle_xor(matches, mask);
-      if (threadIdx.x % kWarp == 0) add(&shared.count, matches);
+      for (uint32_t slot = Team::thread(); slot <= table.mask; slot += Team::kThreads) {
+        hits[slot] = 0;
+      }
+    }
+    Team::sync();
+    for (uint32_t w = Team::thread(); w < few.length; w += Team::kThreads) {
+      table.insert(static_cast<uint32_t>(few.begin[w]));
+    }
+    Team::sync();
+    // A thread reads where the targets of its v are, and its warp counts one v after the other.
+    for (uint32_t begin = Team::warp(); begin < edges.length; begin += kWarp * Team::kWarps) {
+      const uint32_t edge = begin + lane * Team::kWarps;
+      const int32_t v = edge < edges.length ? edges.begin[edge] : -1;
+      List of_v = list_of(plan.of_v, v);
+      if (few.length < of_u.length && of_v.length > 0) {
+        of_v = of_v.part(of_v.below(few.begin[0]), of_v.below(few.begin[few.length - 1] + 1));
+      }
+      for (uint32_t i = 0; i < kWarp && begin + i * Team::kWarps < edges.length; ++i) {
+        const List its = shuffle(of_v, static_cast<int>(i));
+        const uint32_t matches = count_edge<kPerVertex>(table, few, its, hits);
+        found += matches;
+        if constexpr (kPerVertex) {
+          const uint32_t all = sum_of_warp(matches);
+          if (lane == i && all > 0) add(plan.count + plan.order[v], all);
+        }
+      }
+    }
+    Team::sync();
+    if constexpr (kPerVertex) {
+      for (uint32_t slot = Team::thread(); slot <= table.mask; slot += Team::kThreads) {
+        if (hits[slot] > 0) add(plan.count + plan.order[slots[slot]], hits[slot]);
+      }
+      Team::sync();
     }
   }
   if constexpr (kPerVertex) {
-    add_edges(graph.graph, shared, own, count);
-  } else {
-    __syncthreads();
-    if (threadIdx.x == 0 && shared.count > 0) {
-      atomicAdd(reinterpret_cast<unsigned long long*>(count), shared.count);
-    }
+    found = sum_of_warp(found);
+    if (lane == 0 && found > 0) add(plan.count + plan.order[u], found);
   }
+  return found;
+}
+
+template <bool kPerVertex, typename Ptr>
+__global__ __launch_bounds__(kCountThreads) void count_triangles(const CountPlan<Ptr> plan) {
+  constexpr uint32_t kWarpTargets = kTableTargets / Block::kWarps;
+  __shared__ uint32_t slots[kSlots], hits[kPerVertex ? kSlots : 1];
+  __shared__ uint64_t sum;
+  if (threadIdx.x == 0) sum = 0;
+  // The last vertices have the longest lists, so they come first.
+  const int64_t begin = plan.edges.rows - (int64_t{blockIdx.x} + 1) * Block::kWarps;
+  const auto length_of = [&](unsigned i) -> uint32_t {
+    if (begin + i < 0) return 0;
+    const auto u = static_cast<int32_t>(begin + i);
+    if (list_of(plan.edges, u).length < plan.shortest) return 0;
+    return list_of(plan.of_u, u).length;
+  };
+  uint64_t found = 0;
+  const unsigned warp = threadIdx.x / kWarp;
+  const uint32_t own = length_of(warp);
+  if (own > 0 && own <= kWarpTargets) {
+    const unsigned at = warp * kWarpTargets * kSlotsPerTarget;
+    found += count_vertex<kPerVertex, Warp>(plan, static_cast<int32_t>(begin + warp), slots + at,
+                                            hits + (kPerVertex ? at : 0));
+  }
+  __syncthreads();
+  for (unsigned i = 0; i < Block::kWarps; ++i) {
+    if (length_of(i) <= kWarpTargets) continue;
+    found += count_vertex<kPerVertex, Block>(plan, static_cast<int32_t>(begin + i), slots, hits);
+  }
+  if constexpr (!kPerVertex) {
+    found = sum_of_warp(found);
+    if (threadIdx.x % kWarp == 0 && found > 0) add(&sum, found);
+    __syncthreads();
+    if (threadIdx.x == 0 && sum > 0) add(plan.count, sum);
+  }
+}
+
+template <bool kPerVertex, typename Ptr>
+cudaError_t launch_count(const CountPlan<Ptr>& plan, cudaStream_t stream) {
+  return launch_kernel(count_triangles<kPerVertex, Ptr>, plan.shape, stream, plan);
 }
 
 }  // namespace
 
-cudaError_t launch(const CountPlan& plan, cudaStream_t stream) {
-  const auto kernel =
-      plan.per_vertex ? count_triangles<true, WholeGraph> : count_triangles<false, WholeGraph>;
-  return launch_kernel(kernel, plan.shape, stream, WholeGraph{plan.graph}, plan.count);
+cudaError_t launch(const CountPlan<int64_t>& plan, cudaStream_t stream) {
+  return plan.order ? launch_count<true>(plan, stream) : launch_count<false>(plan, stream);
 }
 
-cudaError_t launch(const BlocksPlan& plan, cudaStream_t stream) {
-  return launch_kernel(count_triangles<false, GraphBlocks>, plan.shape, stream,
-                       GraphBlocks{plan.blocks}, plan.count);
+cudaError_t launch(const CountPlan<int32_t>& plan, cudaStream_t stream) {
+  return launch_count<false>(plan, stream);
 }
 
 }  // namespace gpuopt::triangle_count

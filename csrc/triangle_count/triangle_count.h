@@ -81,58 +81,50 @@ cudaError_t unique_keys(const uint64_t* keys, uint64_t* copies, int64_t* copied,
 
 // ---------------------------------------------------------------- counting
 
-constexpr int kBlockEdges = 512;  // edges of a block
-constexpr int kTableEdges = 640;  // edges that the table of a block holds
-constexpr int kSlots = 6 * kTableEdges;
-
-inline LaunchShape shape_of_edges(int64_t edges) {
-  return {static_cast<unsigned>(ceil_div<int64_t>(edges, kBlockEdges)), kThreads};
-}
-
-struct CountPlan {
-  Oriented graph;             // kernels only read it
-  uint64_t* count = nullptr;  // [1], or [vertices] if per_vertex; zeros
-  bool per_vertex = false;
-  LaunchShape shape;
-};
-
-inline CountPlan plan(const Oriented& graph, uint64_t* count, bool per_vertex) {
-  return {graph, count, per_vertex, shape_of_edges(graph.capacity)};
-}
-
-// Adds the triangles to plan.count.
-GPUOPT_EXPORT cudaError_t launch(const CountPlan& plan, cudaStream_t stream);
-
-// ---------------------------------------------------------------- counting a partitioned graph
+constexpr unsigned kCountThreads = 128;
+constexpr uint32_t kTableTargets = 1024;  // targets that the table of a block holds
+constexpr uint32_t kSlotsPerTarget = 4;
+constexpr uint32_t kSlots = kTableTargets * kSlotsPerTarget;
+static_assert(std::has_single_bit(kSlots) && std::has_single_bit(kCountThreads / kWarp));
 
 // Sorted lists of targets: row r has target[ptr[r]] to target[ptr[r + 1]].
+template <typename Ptr>
 struct Lists {
-  const int32_t* ptr = nullptr;     // [rows + 1]
+  const Ptr* ptr = nullptr;         // [rows + 1]
   const int32_t* target = nullptr;  // [ptr[rows]]
   int64_t rows = 0;
 };
 
-// Three blocks of a graph whose vertices are in buckets. The first block has edges (u, v), sorted
-// by u. The second one has the targets w of each u in some bucket, and the third one the targets of
-// each v in the same bucket.
-struct Blocks {
-  const int32_t* source = nullptr;  // [edges]
-  const int32_t* target = nullptr;  // [edges]
-  int64_t edges = 0;
-  Lists of_u, of_v;
-};
-
-struct BlocksPlan {
-  Blocks blocks;
-  uint64_t* count = nullptr;  // [1]
+// Edges (u, v), the targets of each u, and the targets of each v. In a whole graph, all three are
+// the same lists. In a partitioned graph they are three blocks: u, v and w are in three buckets.
+template <typename Ptr>
+struct CountPlan {
+  Lists<Ptr> edges, of_u, of_v;
+  uint32_t shortest = 1;           // edges of a vertex u that may have triangles
+  const int32_t* order = nullptr;  // the vertex of each rank, if triangles of each are counted
+  uint64_t* count = nullptr;       // [1], or for each vertex
   LaunchShape shape;
 };
 
-inline BlocksPlan plan(const Blocks& blocks, uint64_t* count) {
-  return {blocks, count, shape_of_edges(blocks.edges)};
+inline LaunchShape shape_of_rows(int64_t rows) {
+  return {static_cast<unsigned>(ceil_div<int64_t>(rows, kCountThreads / kWarp)), kCountThreads};
 }
 
-// Adds the triangles to plan.count. There is at least one edge.
-GPUOPT_EXPORT cudaError_t launch(const BlocksPlan& plan, cudaStream_t stream);
+// `lists` are those of an oriented graph with memory for `capacity` edges. Vertices with edges have
+// the highest ranks. With `order`, the triangles of each vertex are counted.
+inline CountPlan<int64_t> plan_whole(const Lists<int64_t>& lists, int64_t capacity,
+                                     const int32_t* order, uint64_t* count) {
+  const int64_t rows = std::min(lists.rows, 2 * capacity);
+  return {lists, lists, lists, 2, order, count, shape_of_rows(rows)};
+}
+
+inline CountPlan<int32_t> plan_blocks(const Lists<int32_t>& edges, const Lists<int32_t>& of_u,
+                                      const Lists<int32_t>& of_v, uint64_t* count) {
+  return {edges, of_u, of_v, 1, nullptr, count, shape_of_rows(edges.rows)};
+}
+
+// Adds the triangles to plan.count.
+GPUOPT_EXPORT cudaError_t launch(const CountPlan<int64_t>& plan, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t launch(const CountPlan<int32_t>& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::triangle_count

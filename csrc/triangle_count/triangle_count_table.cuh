@@ -1,74 +1,73 @@
-// The hash table of a block, in shared memory: the targets of the sources u of its edges, a region
-// for each source.
+// A hash table in shared memory: some targets of a vertex. The threads of a team share it.
 #pragma once
 
-#include "triangle_count/triangle_count_lists.cuh"
+#include "common/warp.cuh"
+#include "triangle_count/triangle_count.h"
 
 namespace gpuopt::triangle_count {
 namespace {
 
 constexpr uint32_t kEmpty = 0xffffffffu;  // no target
 
-// The slots of a source in the table: `slots` in the upper half, and where they begin.
-struct Region {
-  uint32_t packed;
+// Threads that count the triangles of a vertex together: a warp, or the whole block.
+template <unsigned kSize>
+struct Team {
+  static constexpr unsigned kThreads = kSize;
+  static constexpr unsigned kWarps = kSize / kWarp;
 
-  __device__ __forceinline__ uint32_t begin() const { return packed & 0xffff; }
-  __device__ __forceinline__ uint32_t slots() const { return packed >> 16; }
+  static __device__ __forceinline__ unsigned thread() { return threadIdx.x % kSize; }
+  static __device__ __forceinline__ unsigned warp() { return thread() / kWarp; }
+  static __device__ __forceinline__ void sync() {
+    if constexpr (kSize == kWarp) {
+      __syncwarp();
+    } else {
+      __syncthreads();
+    }
+  }
+};
+
+// Three of four slots, or more, are empty, so few lookups meet a collision: one slow lookup delays
+// all threads of its warp. The number of slots is a power of two.
+struct Table {
+  uint32_t* slots;
+  uint32_t mask;   // slots - 1
+  uint32_t shift;  // 32 - log2(slots)
+
+  static __device__ __forceinline__ Table of(uint32_t* slots, uint32_t targets) {
+    const uint32_t shift = __clz(static_cast<int>(targets * kSlotsPerTarget - 1));
+    return {slots, 0xffffffffu >> shift, shift};
+  }
 
   // Visits the slots in which a target may be, until `visit` returns true.
   template <typename Visit>
   __device__ __forceinline__ void probe(uint32_t target, Visit visit) const {
     // The multiplier is the fraction of the golden ratio.
-    uint32_t slot = begin() + static_cast<uint32_t>(uint64_t{target * 0x9e3779b1u} * slots() >> 32);
-    while (!visit(slot)) slot = slot + 1 == begin() + slots() ? begin() : slot + 1;
+    uint32_t slot = target * 0x9e3779b1u >> shift;
+    while (!visit(slot)) slot = (slot + 1) & mask;
   }
-};
 
-// The entries whose targets are in the table. Lists that are longer than the table take several.
-struct Piece {
-  List entries;
-  uint32_t factor;  // slots for each entry
-
-  __device__ __forceinline__ List part_of(const List& list) const {
-    return {max(list.begin, entries.begin), min(list.end, entries.end)};
+  // The threads of the team have to synchronise before and after.
+  template <typename Team>
+  __device__ __forceinline__ void clear() const {
+    for (uint32_t slot = Team::thread(); slot <= mask; slot += Team::kThreads) slots[slot] = kEmpty;
   }
-  // `part` is not empty, and of one source.
-  __device__ __forceinline__ Region region_of(const List& part) const {
-    return {static_cast<uint32_t>(part.length()) * factor << 16 |
-            static_cast<uint32_t>(part.begin - entries.begin) * factor};
-  }
-};
-
-// `edges` are the edges of the block. All threads of the block take part, and have to synchronise
-// before they read the table.
-template <typename Graph>
-__device__ __forceinline__ void fill_table(const Graph& graph, const Piece& piece,
-                                           const List& edges, uint32_t* slots) {
-  for (int slot = threadIdx.x; slot < kSlots; slot += kThreads) slots[slot] = kEmpty;
-  __syncthreads();
-  const List& entries = piece.entries;
-  for (int64_t entry = entries.begin + threadIdx.x; entry < entries.end; entry += kThreads) {
-    const List part = piece.part_of(graph.list_of_u(graph.source_of(entry, edges)));
-    const int32_t target = graph.targets_of_u()[entry];
-    if (entry < part.begin || entry >= part.end || !graph.is_target(target)) continue;
-    piece.region_of(part).probe(target, [&](uint32_t slot) {
-      const uint32_t found = atomicCAS(&slots[slot], kEmpty, static_cast<uint32_t>(target));
-      return found == kEmpty || found == static_cast<uint32_t>(target);
+  __device__ __forceinline__ void insert(uint32_t target) const {
+    probe(target, [&](uint32_t slot) {
+      const uint32_t found = atomicCAS(slots + slot, kEmpty, target);
+      return found == kEmpty || found == target;
     });
   }
-}
-
-// The slot of a target, or kEmpty.
-__device__ __forceinline__ uint32_t slot_of(const uint32_t* slots, Region region, uint32_t target) {
-  uint32_t at = kEmpty;
-  region.probe(target, [&](uint32_t slot) {
-    const uint32_t found = slots[slot];
-    if (found == target) at = slot;
-    return found == target || found == kEmpty;
-  });
-  return at;
-}
+  // The slot of a target, or kEmpty.
+  __device__ __forceinline__ uint32_t find(uint32_t target) const {
+    uint32_t at = kEmpty;
+    probe(target, [&](uint32_t slot) {
+      const uint32_t found = slots[slot];
+      if (found == target) at = slot;
+      return found == target || found == kEmpty;
+    });
+    return at;
+  }
+};
 
 }  // namespace
 }  // namespace gpuopt::triangle_count

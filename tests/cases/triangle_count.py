@@ -98,16 +98,16 @@ def _samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample(sample.name, (*sample.args, k % 2 == 0))
 
 
-def _counted(ptr, source, target, order, per_vertex=False):
-    return OPS._count_oriented(ptr, source, target, order, per_vertex)
+def _counted(ptr, target, order, per_vertex=False):
+    return OPS._count_oriented(ptr, target, order, per_vertex)
 
 
 def _of_oriented(function):
     """A function of edges, for the arguments of _count_oriented."""
 
-    def counted(ptr, source, target, order, per_vertex=False):
-        edges = int(ptr[-1])
-        ends = [order[end[:edges].long()].long() for end in (source, target)]
+    def counted(ptr, target, order, per_vertex=False):
+        source = torch.arange(len(order), device=ptr.device).repeat_interleave(ptr.diff())
+        ends = order[source].long(), order[target[: len(source)].long()].long()
         return function(*ends, len(order), per_vertex)
 
     return counted
@@ -116,7 +116,8 @@ def _of_oriented(function):
 def _oriented_samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     for sample in _samples(device, dtype):
         source, target, vertices, per_vertex = sample.args
-        yield Sample(sample.name, (*OPS._orient_edges(source, target, vertices), per_vertex))
+        ptr, _, target, order = OPS._orient_edges(source, target, vertices)
+        yield Sample(sample.name, (ptr, target, order, per_vertex))
 
 
 WIDTH = 64  # numbers of targets in blocks
@@ -126,17 +127,15 @@ def _blocks(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     """Random matrices as blocks: few and many entries, none, and rows of very different lengths."""
     generator = torch.Generator().manual_seed(2)
 
-    def entries_of(rows: int, columns: int, share: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def lists_of(rows: int, share: float, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
         skew = torch.linspace(0, 2, rows)[:, None]
-        return (torch.rand(rows, columns, generator=generator) < share * skew).nonzero().int().unbind(1)
-
-    def lists_of(rows: int, share: float) -> tuple[torch.Tensor, torch.Tensor]:
-        row, target = entries_of(rows, WIDTH, share)
+        row, target = (torch.rand(rows, columns, generator=generator) < share * skew).nonzero().int().unbind(1)
         return torch.searchsorted(row, torch.arange(rows + 1, dtype=torch.int32)).int(), target
 
     for rows, columns in ((1, 1), (2, 7), (5, 5), (3, 40), (40, 3), (20, 130), (130, 20), (64, 64), (31, 200)):
         for share, other in itertools.product((0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 1.0), (0.05, 0.3)):
-            tensors = *entries_of(rows, columns, 0.4), *lists_of(rows, share), *lists_of(columns, other)
+            edges = lists_of(rows, 0.4, columns)
+            tensors = *edges, *lists_of(rows, share, WIDTH), *lists_of(columns, other, WIDTH)
             tensors = [t.contiguous().to(device) for t in tensors]
             yield Sample(f"{rows} x {columns}, {share} {other}", (LAYOUTS["misaligned1"](tensors[0]), *tensors[1:]))
 
@@ -148,20 +147,24 @@ def _dense(ptr, target):
     return matrix.index_put((row, target.long()), matrix.new_ones(()))
 
 
-def _blocks_by_aten(source, target, ptr_of_u, target_of_u, ptr_of_v, target_of_v):
+def _sources(ptr):
+    return torch.arange(len(ptr) - 1, device=ptr.device).repeat_interleave(ptr.diff())
+
+
+def _blocks_by_aten(ptr, target, ptr_of_u, target_of_u, ptr_of_v, target_of_v):
     common = _dense(ptr_of_u, target_of_u) @ _dense(ptr_of_v, target_of_v).mT
-    return common[source.long(), target.long()].sum().round().long()
+    return common[_sources(ptr), target.long()].sum().round().long()
 
 
-def _blocks_reference(source, target, ptr_of_u, target_of_u, ptr_of_v, target_of_v):
+def _blocks_reference(ptr, target, ptr_of_u, target_of_u, ptr_of_v, target_of_v):
     """Intersections of sets."""
 
     def sets(ptr, target):
         return [set(target[begin:end].tolist()) for begin, end in zip(ptr[:-1].tolist(), ptr[1:].tolist())]
 
     of_u, of_v = sets(ptr_of_u, target_of_u), sets(ptr_of_v, target_of_v)
-    counts = [len(of_u[u] & of_v[v]) for u, v in zip(source.tolist(), target.tolist())]
-    return torch.tensor(sum(counts), device=source.device)
+    counts = [len(of_u[u] & of_v[v]) for u, v in zip(_sources(ptr).tolist(), target.tolist())]
+    return torch.tensor(sum(counts), device=ptr.device)
 
 
 def _few_of(samples):

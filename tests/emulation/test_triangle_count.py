@@ -13,7 +13,7 @@ from .build import load
 from .ladders import put
 from .memory import Memory
 
-TABLE = 640  # edges that the table of a block holds
+TABLE = 1024  # targets that the table of a block holds, and four warps' tables together
 GRAPHS = {
     "one vertex": (np.zeros((2, 1), np.int64), 1),
     "two vertices": (np.array([[0], [1]]), 2),
@@ -61,12 +61,12 @@ def orient(kernels, ends: np.ndarray, vertices: int) -> tuple[np.ndarray, ...]:
 
 
 def counted(kernels, graph: tuple[np.ndarray, ...], per_vertex: bool) -> np.ndarray:
-    ptr, source, _, order = graph
+    ptr, _, target, order = graph
     count = placed(np.zeros(order.size if per_vertex else 1, np.int64))
     before = [a.copy() for a in graph]
     result = kernels.count_triangles(
-        *(ctypes.c_void_p(a.ctypes.data) for a in graph),
-        *map(ctypes.c_int64, (order.size, source.size)),
+        *(ctypes.c_void_p(a.ctypes.data) for a in (ptr, target, order)),
+        *map(ctypes.c_int64, (order.size, target.size)),
         int(per_vertex),
         ctypes.c_void_p(count.ctypes.data),
     )
@@ -171,19 +171,18 @@ def test_blocks_of_a_partitioned_graph(kernels, rows, columns, width, share, sha
         matrix(rows, width, share_of_u),
         matrix(columns, width, share_of_v),
     )
-    ends = [placed(end.astype(np.int32)) for end in edges.nonzero()]
-    lists = csr_of(of_u), csr_of(of_v)
+    lists = csr_of(edges), csr_of(of_u), csr_of(of_v)
     count = np.array([2**33], np.int64)
 
     def addresses(arrays):
         return [ctypes.c_void_p(a.ctypes.data) for a in arrays]
 
     result = kernels.count_blocks(
-        *addresses(ends),
-        ctypes.c_int64(ends[0].size),
         *addresses(lists[0]),
         ctypes.c_int64(rows),
         *addresses(lists[1]),
+        ctypes.c_int64(rows),
+        *addresses(lists[2]),
         ctypes.c_int64(columns),
         *addresses([count]),
     )
@@ -193,10 +192,10 @@ def test_blocks_of_a_partitioned_graph(kernels, rows, columns, width, share, sha
 
 def test_counts_are_added(kernels):
     graph = orient(kernels, graphs.complete(9).astype(np.int32), 9)
-    ptr, source, target, order = graph
+    ptr, _, target, order = graph
     count = np.array([2**33], np.int64)
     kernels.count_triangles(
-        *(ctypes.c_void_p(a.ctypes.data) for a in graph),
+        *(ctypes.c_void_p(a.ctypes.data) for a in (ptr, target, order)),
         ctypes.c_int64(9),
         ctypes.c_int64(36),
         0,

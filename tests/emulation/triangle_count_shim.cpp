@@ -43,22 +43,19 @@ extern "C" int orient(const void* source, const void* target, int is_long, int64
 }
 
 // Adds to `count`.
-extern "C" int count_blocks(const int32_t* source, const int32_t* target, int64_t edges,
+extern "C" int count_blocks(const int32_t* ptr, const int32_t* target, int64_t rows,
                             const int32_t* ptr_of_u, const int32_t* target_of_u, int64_t rows_of_u,
                             const int32_t* ptr_of_v, const int32_t* target_of_v, int64_t rows_of_v,
                             uint64_t* count) {
-  const Blocks blocks = {source,
-                         target,
-                         edges,
-                         {ptr_of_u, target_of_u, rows_of_u},
-                         {ptr_of_v, target_of_v, rows_of_v}};
-  return launch(plan(blocks, count), nullptr);
+  const auto plan = plan_blocks({ptr, target, rows}, {ptr_of_u, target_of_u, rows_of_u},
+                                {ptr_of_v, target_of_v, rows_of_v}, count);
+  return launch(plan, nullptr);
 }
 
 // Adds to `count`.
-extern "C" int count_triangles(int64_t* ptr, int32_t* source, int32_t* target, int32_t* order,
+extern "C" int count_triangles(const int64_t* ptr, const int32_t* target, const int32_t* order,
                                int64_t vertices, int64_t capacity, int per_vertex,
                                uint64_t* count) {
-  const Oriented graph = {ptr, source, target, order, vertices, capacity};
-  return launch(plan(graph, count, per_vertex != 0), nullptr);
+  const Lists<int64_t> lists = {ptr, target, vertices};
+  return launch(plan_whole(lists, capacity, per_vertex ? order : nullptr, count), nullptr);
 }

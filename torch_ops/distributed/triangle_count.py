@@ -37,13 +37,6 @@ class Steps:
         received = [[block for _, block in self.deal.received(partition.rank, step)] for step in range(self.count)]
         size = max(sum(map(partition.length_of, blocks)) for blocks in received)
         self.buffers = [torch.empty(size, dtype=torch.int32, device=wire) for _ in range(2)]
-        self.sources = {block: self._sources_of(block) for block in partition.blocks}
-
-    def _sources_of(self, block: Block) -> Tensor:
-        """The source of each edge of a block."""
-        ptr, target = self._split(block, self.partition.blocks[block])
-        rows = torch.arange(ptr.numel() - 1, dtype=torch.int32, device=ptr.device)
-        return rows.repeat_interleave(ptr.diff(), output_size=target.numel())
 
     def _split(self, block: Block, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """The pointers to the rows of a block, and its targets."""
@@ -53,8 +46,7 @@ class Steps:
     @property
     def nbytes(self) -> int:
         """The bytes that this rank holds while it counts."""
-        tensors = (*self.partition.blocks.values(), *self.sources.values(), *self.buffers)
-        return sum(tensor.nbytes for tensor in tensors)
+        return sum(tensor.nbytes for tensor in (*self.partition.blocks.values(), *self.buffers))
 
     def start(self, step: int) -> tuple[dict[Block, Tensor], list[dist.Work]]:
         """Starts the exchange of a step: the blocks that this rank receives and sends."""
@@ -88,9 +80,8 @@ class Steps:
         """The triangles of a step."""
         lists = {b: self._split((b, k), blocks[b, k]) for b, k in self.deal.needed(self.partition.rank, step)}
         total = torch.zeros((), dtype=torch.int64, device=self.partition.device)
-        for (i, j), source in self.sources.items():
-            _, target = self._split((i, j), self.partition.blocks[i, j])
-            total += _ops._count_blocks.default(source, target, *lists[i], *lists[j])
+        for (i, j), numbers in self.partition.blocks.items():
+            total += _ops._count_blocks.default(*self._split((i, j), numbers), *lists[i], *lists[j])
         return total
 
     def run(self) -> Tensor:

@@ -33,24 +33,23 @@ inline void check(const OrientEdges& call, const char* op) {
 
 inline void check(const CountOriented& call) {
   const char* op = name_of<CountOriented>();
-  const auto& [ptr, source, target, order, per_vertex] = call;
-  const bool fits = ptr.scalar_type() == at::kLong && source.scalar_type() == at::kInt &&
-                    target.scalar_type() == at::kInt && order.scalar_type() == at::kInt &&
-                    ptr.dim() == 1 && source.dim() == 1 && target.dim() == 1 && order.dim() == 1;
+  const auto& [ptr, target, order, per_vertex] = call;
+  const bool fits = ptr.scalar_type() == at::kLong && target.scalar_type() == at::kInt &&
+                    order.scalar_type() == at::kInt && ptr.dim() == 1 && target.dim() == 1 &&
+                    order.dim() == 1;
   TORCH_CHECK(fits, op, ": expected the vectors that ", name_of<OrientEdges>(), " returns");
-  check_same_device(op, {{"ptr", ptr}, {"source", source}, {"target", target}, {"order", order}});
+  check_same_device(op, {{"ptr", ptr}, {"target", target}, {"order", order}});
 }
 
 inline void check(const CountBlocks& call) {
   const char* op = name_of<CountBlocks>();
-  const auto& [source, target, ptr_of_u, target_of_u, ptr_of_v, target_of_v] = call;
-  for (const Tensor* vector :
-       {&source, &target, &ptr_of_u, &target_of_u, &ptr_of_v, &target_of_v}) {
+  const auto& [ptr, target, ptr_of_u, target_of_u, ptr_of_v, target_of_v] = call;
+  for (const Tensor* vector : {&ptr, &target, &ptr_of_u, &target_of_u, &ptr_of_v, &target_of_v}) {
     TORCH_CHECK(vector->scalar_type() == at::kInt && vector->dim() == 1, op,
                 ": expected vectors of int32, got ", vector->scalar_type(), " of shape ",
                 vector->sym_sizes());
   }
-  check_same_device(op, {{"source", source},
+  check_same_device(op, {{"ptr", ptr},
                          {"target", target},
                          {"ptr_of_u", ptr_of_u},
                          {"target_of_u", target_of_u},

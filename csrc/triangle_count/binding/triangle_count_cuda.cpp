@@ -41,56 +41,57 @@ OrientEdges::Result orient_cuda(const OrientEdges& call) {
   return {ptr, source, target, order};
 }
 
-// The memory of a vector that kernels only read.
-template <typename T>
-T* read(const Tensor& vector) {
-  return const_cast<T*>(vector.const_data_ptr<T>());
+// Zeros of this shape.
+Tensor zeros(at::IntArrayRef sizes, const Tensor& like) {
+  return unfilled(sizes, like.options().dtype(at::kLong)).zero_();
+}
+
+uint64_t* memory_of(const Tensor& count) {
+  return reinterpret_cast<uint64_t*>(count.mutable_data_ptr<int64_t>());
 }
 
 Tensor count_cuda(const CountOriented& call) {
   const char* op = name_of<TriangleCount>();
   check(call);
-  check_memory(
-      op,
-      {{"ptr", call.ptr}, {"source", call.source}, {"target", call.target}, {"order", call.order}});
+  check_memory(op, {{"ptr", call.ptr}, {"target", call.target}, {"order", call.order}});
   const c10::cuda::CUDAGuard guard(call.ptr.device());
-  const Tensor ptr = call.ptr.contiguous(), order = call.order.contiguous();
-  const Tensor source = call.source.contiguous(), target = call.target.contiguous();
+  const Tensor ptr = call.ptr.contiguous(), target = call.target.contiguous();
+  const Tensor order = call.order.contiguous();
   at::DimVector sizes;
   if (call.per_vertex) sizes.push_back(order.numel());
-  const Tensor count = unfilled(sizes, ptr.options()).zero_();
-  if (source.numel() == 0 || order.numel() == 0) return count;
-  const Oriented graph = {read<int64_t>(ptr),   read<int32_t>(source), read<int32_t>(target),
-                          read<int32_t>(order), order.numel(),         source.numel()};
-  auto* const to = reinterpret_cast<uint64_t*>(count.mutable_data_ptr<int64_t>());
-  check_launch(op, launch(plan(graph, to, call.per_vertex), c10::cuda::getCurrentCUDAStream()));
+  const Tensor count = zeros(sizes, ptr);
+  if (target.numel() == 0 || order.numel() == 0) return count;
+  const Lists<int64_t> lists = {ptr.const_data_ptr<int64_t>(), target.const_data_ptr<int32_t>(),
+                                order.numel()};
+  const auto* each = call.per_vertex ? order.const_data_ptr<int32_t>() : nullptr;
+  const auto plan = plan_whole(lists, target.numel(), each, memory_of(count));
+  check_launch(op, launch(plan, c10::cuda::getCurrentCUDAStream()));
   return count;
 }
 
-Lists lists_of(const Tensor& ptr, const Tensor& target) {
-  return {read<int32_t>(ptr), read<int32_t>(target), ptr.numel() - 1};
+Lists<int32_t> lists_of(const Tensor& ptr, const Tensor& target) {
+  return {ptr.const_data_ptr<int32_t>(), target.const_data_ptr<int32_t>(), ptr.numel() - 1};
 }
 
 Tensor count_blocks_cuda(const CountBlocks& call) {
   const char* op = name_of<CountBlocks>();
   check(call);
-  check_memory(op, {{"source", call.source},
+  check_memory(op, {{"ptr", call.ptr},
                     {"target", call.target},
                     {"ptr_of_u", call.ptr_of_u},
                     {"target_of_u", call.target_of_u},
                     {"ptr_of_v", call.ptr_of_v},
                     {"target_of_v", call.target_of_v}});
-  const c10::cuda::CUDAGuard guard(call.source.device());
-  const Tensor source = call.source.contiguous(), target = call.target.contiguous();
+  const c10::cuda::CUDAGuard guard(call.ptr.device());
+  const Tensor ptr = call.ptr.contiguous(), target = call.target.contiguous();
   const Tensor ptr_of_u = call.ptr_of_u.contiguous(), ptr_of_v = call.ptr_of_v.contiguous();
   const Tensor target_of_u = call.target_of_u.contiguous();
   const Tensor target_of_v = call.target_of_v.contiguous();
-  const Tensor count = unfilled({}, source.options().dtype(at::kLong)).zero_();
-  if (source.numel() == 0) return count;
-  const Blocks blocks = {read<int32_t>(source), read<int32_t>(target), source.numel(),
-                         lists_of(ptr_of_u, target_of_u), lists_of(ptr_of_v, target_of_v)};
-  auto* const to = reinterpret_cast<uint64_t*>(count.mutable_data_ptr<int64_t>());
-  check_launch(op, launch(plan(blocks, to), c10::cuda::getCurrentCUDAStream()));
+  const Tensor count = zeros({}, ptr);
+  if (target.numel() == 0) return count;
+  const auto plan = plan_blocks(lists_of(ptr, target), lists_of(ptr_of_u, target_of_u),
+                                lists_of(ptr_of_v, target_of_v), memory_of(count));
+  check_launch(op, launch(plan, c10::cuda::getCurrentCUDAStream()));
   return count;
 }
 

@@ -20,7 +20,7 @@ Tensor triangle_count(const TriangleCount& call) {
   const auto& [source, target, vertices, per_vertex] = call;
   check({source, target, vertices}, name_of<TriangleCount>());
   const auto [ptr, from, to, order] = gpuopt::call(OrientEdges{source, target, vertices});
-  return gpuopt::call(CountOriented{ptr, from, to, order, per_vertex});
+  return gpuopt::call(CountOriented{ptr, to, order, per_vertex});
 }
 
 // ---------------------------------------------------------------- CPU
@@ -74,30 +74,38 @@ OrientEdges::Result orient_cpu(const OrientEdges& call) {
   return {ptr.cumsum(0), from, to, names};
 }
 
-// Merges the lists of both ends of each edge.
+// Calls `visit` for each target that two ascending lists have.
+template <typename Visit>
+void each_common_target(const int32_t* one, const int32_t* one_end, const int32_t* other,
+                        const int32_t* other_end, Visit visit) {
+  while (one < one_end && other < other_end) {
+    const bool moves_one = *one <= *other, moves_other = *other <= *one;
+    if (moves_one && moves_other) visit(*one);
+    one += moves_one;
+    other += moves_other;
+  }
+}
+
 Tensor count_cpu(const CountOriented& call) {
   check(call);
   const int64_t vertices = call.order.numel();
-  const Tensor rows = call.ptr.contiguous(), from = call.source.contiguous();
-  const Tensor to = call.target.contiguous(), names = call.order.contiguous();
+  const Tensor rows = call.ptr.contiguous(), targets = call.target.contiguous();
+  const Tensor names = call.order.contiguous();
   const auto* ptr = rows.const_data_ptr<int64_t>();
-  const auto* source = from.const_data_ptr<int32_t>();
-  const auto* target = to.const_data_ptr<int32_t>();
+  const auto* target = targets.const_data_ptr<int32_t>();
   const auto* order = names.const_data_ptr<int32_t>();
   std::vector<int64_t> counts(vertices);
   int64_t total = 0;
-  for (int64_t edge = 0; edge < ptr[vertices]; ++edge) {
-    const int32_t u = source[edge], v = target[edge];
-    int64_t one = edge + 1, other = ptr[v];
-    while (one < ptr[u + 1] && other < ptr[v + 1]) {
-      const int32_t w = target[one];
-      if (w == target[other]) {
-        ++total;
-        for (const int32_t rank : {u, v, w}) ++counts[order[rank]];
-      }
-      const bool moves_one = w <= target[other], moves_other = target[other] <= w;
-      one += moves_one;
-      other += moves_other;
+  for (int64_t u = 0; u < vertices; ++u) {
+    for (int64_t edge = ptr[u]; edge < ptr[u + 1]; ++edge) {
+      const int32_t v = target[edge];
+      each_common_target(target + edge + 1, target + ptr[u + 1], target + ptr[v],
+                         target + ptr[v + 1], [&](int32_t w) {
+                           ++total;
+                           for (const int64_t rank : {u, int64_t{v}, int64_t{w}}) {
+                             ++counts[order[rank]];
+                           }
+                         });
     }
   }
   const Tensor result = at::full({}, total, rows.options());
@@ -107,38 +115,27 @@ Tensor count_cpu(const CountOriented& call) {
   return each;
 }
 
-// The targets that both lists have.
-int64_t common_targets(const int32_t* one, const int32_t* one_end, const int32_t* other,
-                       const int32_t* other_end) {
-  int64_t count = 0;
-  while (one < one_end && other < other_end) {
-    const bool moves_one = *one <= *other, moves_other = *other <= *one;
-    count += moves_one && moves_other;
-    one += moves_one;
-    other += moves_other;
-  }
-  return count;
-}
-
 Tensor count_blocks_cpu(const CountBlocks& call) {
   check(call);
-  const Tensor sources = call.source.contiguous(), targets = call.target.contiguous();
+  const Tensor rows = call.ptr.contiguous(), targets = call.target.contiguous();
   const Tensor ptr_of_u = call.ptr_of_u.contiguous(), ptr_of_v = call.ptr_of_v.contiguous();
   const Tensor target_of_u = call.target_of_u.contiguous();
   const Tensor target_of_v = call.target_of_v.contiguous();
-  const auto* source = sources.const_data_ptr<int32_t>();
+  const auto* ptr = rows.const_data_ptr<int32_t>();
   const auto* target = targets.const_data_ptr<int32_t>();
   const auto* of_u = ptr_of_u.const_data_ptr<int32_t>();
   const auto* of_v = ptr_of_v.const_data_ptr<int32_t>();
   const auto* w_of_u = target_of_u.const_data_ptr<int32_t>();
   const auto* w_of_v = target_of_v.const_data_ptr<int32_t>();
   int64_t total = 0;
-  for (int64_t edge = 0; edge < sources.numel(); ++edge) {
-    const int32_t u = source[edge], v = target[edge];
-    total += common_targets(w_of_u + of_u[u], w_of_u + of_u[u + 1], w_of_v + of_v[v],
-                            w_of_v + of_v[v + 1]);
+  for (int64_t u = 0; u + 1 < rows.numel(); ++u) {
+    for (int32_t edge = ptr[u]; edge < ptr[u + 1]; ++edge) {
+      const int32_t v = target[edge];
+      each_common_target(w_of_u + of_u[u], w_of_u + of_u[u + 1], w_of_v + of_v[v],
+                         w_of_v + of_v[v + 1], [&](int32_t) { ++total; });
+    }
   }
-  return at::full({}, total, sources.options().dtype(at::kLong));
+  return at::full({}, total, rows.options().dtype(at::kLong));
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
@@ -179,7 +176,7 @@ Tensor count_meta(const CountOriented& call) {
 
 Tensor count_blocks_meta(const CountBlocks& call) {
   check(call);
-  return at::empty({}, call.source.options().dtype(at::kLong));
+  return at::empty({}, call.ptr.options().dtype(at::kLong));
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {

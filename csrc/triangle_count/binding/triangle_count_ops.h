@@ -35,19 +35,19 @@ struct OrientEdges {
 struct CountOriented {
   using Result = Tensor;
   static constexpr std::string_view kSchema =
-      "_count_oriented(Tensor ptr, Tensor source, Tensor target, Tensor order, bool "
-      "per_vertex=False) -> Tensor";
-  const Tensor &ptr, &source, &target, &order;
+      "_count_oriented(Tensor ptr, Tensor target, Tensor order, bool per_vertex=False) -> Tensor";
+  const Tensor &ptr, &target, &order;
   bool per_vertex;
 };
 
-// The triangles whose edges are in three blocks of a partitioned graph, the members of Blocks.
+// The triangles whose edges are in three blocks of a partitioned graph, the lists of CountPlan.
 struct CountBlocks {
   using Result = Tensor;
   static constexpr std::string_view kSchema =
-      "_count_blocks(Tensor source, Tensor target, Tensor ptr_of_u, Tensor target_of_u, Tensor "
-      "ptr_of_v, Tensor target_of_v) -> Tensor";
-  const Tensor &source, &target, &ptr_of_u, &target_of_u, &ptr_of_v, &target_of_v;
+      "_count_blocks(Tensor ptr, Tensor target, Tensor ptr_of_u, Tensor target_of_u, Tensor "
+      "ptr_of_v, "
+      "Tensor target_of_v) -> Tensor";
+  const Tensor &ptr, &target, &ptr_of_u, &target_of_u, &ptr_of_v, &target_of_v;
 };
 
 }  // namespace gpuopt::triangle_count

@@ -102,7 +102,7 @@ def test_memory_and_bytes(found, count):
     # Buckets differ a little in size, and so do the numbers of ranks that share them.
     assert sum(size["sent"] for size in sizes) == pytest.approx(4 * (copies - 1) * (m + q * (n + q)), rel=0.01)
     assert sum(size["part"] for size in sizes) == 4 * (m + q * (n + q))
-    bound = 1.35 * (16 * m + 12 * q * n) / count
+    bound = 1.35 * (12 * m + 12 * q * n) / count
     assert max(size["bytes"] for size in sizes) < bound
 
 
