@@ -4,13 +4,13 @@
 //
 //   table   | targets w of u: 4 to 8 slots for each                |
 //   items   | targets of v0 | targets of v1        | targets of v2 |
-//   warps   |       0       |          1           |       0       |
+//   warps   |       0       |          1           |       2       |
 //
 // Neighbouring threads read neighbouring targets. Where u has few targets and v has many, the items
 // are the few: a binary search finds each among the targets of v.
 //
-// Lists that fit a quarter of the block's table are counted by one warp. The others are counted by
-// the whole block, one after the other, in several tables if one is too small.
+// A warp counts a vertex of few targets. The whole block counts the others, one after the other,
+// and in several tables if one is too small.
 #include "common/launch.cuh"
 #include "triangle_count/triangle_count_table.cuh"
 
@@ -20,6 +20,7 @@ namespace {
 constexpr uint32_t kUnroll = 2;  // items of a thread in flight
 // A step of a binary search costs as much as this many lookups in the table.
 constexpr uint32_t kStepLookups = 2;
+constexpr uint32_t kWarpTargets = 64;  // of a vertex that a warp counts
 
 using Warp = Team<kWarp>;
 using Block = Team<kCountThreads>;
@@ -71,39 +72,6 @@ __device__ __forceinline__ List shuffle(const List& list, int lane) {
           __shfl_sync(0xffffffffu, list.length, lane)};
 }
 
-// The matches of this thread among the targets of v, and for each slot if kPerVertex. `few` are the
-// targets in the table.
-template <bool kPerVertex>
-__device__ __forceinline__ uint32_t count_edge(const Table& table, const List& few,
-                                               const List& of_v, uint32_t* hits) {
-  const uint32_t steps = 32 - __clz(static_cast<int>(of_v.length));
-  const bool searches = of_v.length / kStepLookups > few.length * steps;
-  const List items = searches ? few : of_v;
-  uint32_t matches = 0;
-  for (uint32_t item = threadIdx.x % kWarp; item < items.length; item += kWarp * kUnroll) {
-    int32_t wanted[kUnroll];
-#pragma unroll
-    for (uint32_t k = 0; k < kUnroll; ++k) {
-      wanted[k] = item + k * kWarp < items.length ? items.begin[item + k * kWarp] : -1;
-    }
-#pragma unroll
-    for (uint32_t k = 0; k < kUnroll; ++k) {
-      if (wanted[k] < 0) continue;
-      const auto target = static_cast<uint32_t>(wanted[k]);
-      uint32_t slot = kEmpty;
-      if (!searches) {
-        slot = table.find(target);
-      } else if (of_v.has(wanted[k])) {
-        slot = kPerVertex ? table.find(target) : 0;
-      }
-      if (slot == kEmpty) continue;
-      ++matches;
-      if constexpr (kPerVertex) atomicAdd(hits + slot, 1u);
-    }
-  }
-  return matches;
-}
-
 template <typename T>
 __device__ __forceinline__ T sum_of_warp(T value) {
 #pragma unroll
@@ -111,29 +79,88 @@ __device__ __forceinline__ T sum_of_warp(T value) {
   return value;
 }
 
+// The matches of this thread among the targets of a v, by the table of the targets of u. If
+// kPerVertex, those of each slot are counted, too.
+template <bool kPerVertex>
+__device__ __forceinline__ uint32_t look_up(const Table& table, const List& of_v, uint32_t* hits) {
+  uint32_t matches = 0;
+  for (uint32_t item = threadIdx.x % kWarp; item < of_v.length; item += kWarp * kUnroll) {
+    uint32_t wanted[kUnroll];
+#pragma unroll
+    for (uint32_t k = 0; k < kUnroll; ++k) {
+      const uint32_t at = item + k * kWarp;
+      wanted[k] = at < of_v.length ? static_cast<uint32_t>(of_v.begin[at]) : kNone;
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kUnroll; ++k) {
+      const uint32_t slot = table.find(wanted[k]);
+      matches += slot != kEmpty;
+      if constexpr (kPerVertex) {
+        if (slot != kEmpty) atomicAdd(hits + slot, 1u);
+      }
+    }
+  }
+  return matches;
+}
+
+// The same by a binary search for each target of one list in the other list.
+template <bool kPerVertex, typename Ptr>
+__device__ __forceinline__ uint32_t search(const CountPlan<Ptr>& plan, const List& items,
+                                           const List& others) {
+  uint32_t matches = 0;
+  for (uint32_t item = threadIdx.x % kWarp; item < items.length; item += kWarp) {
+    const int32_t target = items.begin[item];
+    if (!others.has(target)) continue;
+    ++matches;
+    if constexpr (kPerVertex) add(plan.count + plan.order[target], 1);
+  }
+  return matches;
+}
+
+// Puts targets into a table. Returns whether all have a slot.
+template <typename Team>
+__device__ __forceinline__ bool fill(const Table& table, const List& targets, uint32_t* hits,
+                                     bool* failed) {
+  for (uint32_t slot = Team::thread(); slot < table.size(); slot += Team::kThreads) {
+    table.slots[slot] = kEmpty;
+    if (hits != nullptr) hits[slot] = 0;
+  }
+  if (Team::thread() == 0) *failed = false;
+  Team::sync();
+  for (uint32_t w = Team::thread(); w < targets.length; w += Team::kThreads) {
+    if (!table.insert(static_cast<uint32_t>(targets.begin[w]))) *failed = true;
+  }
+  Team::sync();
+  return !*failed;
+}
+
+// Shared memory of a block. Each warp of a block may have a table of its own.
+template <bool kPerVertex>
+struct Shared {
+  static constexpr uint32_t kTargets = kPerVertex ? kTableTargets / 2 : kTableTargets;
+  static constexpr uint32_t kSlots = kTargets * kSlotsPerTarget;
+
+  uint32_t slots[kSlots];
+  uint32_t hits[kPerVertex ? kSlots : 1];  // of each slot
+  bool failed[Block::kWarps];              // whether a table lacks a target
+  uint64_t sum;
+};
+
 // The matches of this thread for the vertex u. If kPerVertex, those of v and w are added to the
-// counts of both. The table of the team is in `slots`, and its counts are in `hits`.
+// counts of both.
 template <bool kPerVertex, typename Team, typename Ptr>
 __device__ __forceinline__ uint64_t count_vertex(const CountPlan<Ptr>& plan, int32_t u,
-                                                 uint32_t* slots, uint32_t* hits) {
-  constexpr uint32_t kMost = kTableTargets / (kCountThreads / Team::kThreads);
+                                                 Shared<kPerVertex>& shared) {
+  constexpr uint32_t kMost = shared.kTargets / (Block::kThreads / Team::kThreads);
   const List edges = list_of(plan.edges, u), of_u = list_of(plan.of_u, u);
-  const uint32_t lane = threadIdx.x % kWarp;
+  const uint32_t lane = threadIdx.x % kWarp, team = threadIdx.x / Team::kThreads;
+  uint32_t* const slots = shared.slots + team * kMost * kSlotsPerTarget;
+  uint32_t* const hits = kPerVertex ? shared.hits + (slots - shared.slots) : nullptr;
   uint64_t found = 0;
   for (uint32_t first = 0; first < of_u.length; first += kMost) {
     const List few = of_u.part(first, min(of_u.length, first + kMost));
     const Table table = Table::of(slots, few.length);
-    table.clear<Team>();
-    if constexpr (kPerVertex) {
-      for (uint32_t slot = Team::thread(); slot <= table.mask; slot += Team::kThreads) {
-        hits[slot] = 0;
-      }
-    }
-    Team::sync();
-    for (uint32_t w = Team::thread(); w < few.length; w += Team::kThreads) {
-      table.insert(static_cast<uint32_t>(few.begin[w]));
-    }
-    Team::sync();
+    const bool is_whole = fill<Team>(table, few, hits, shared.failed + team);
     // A thread reads where the targets of its v are, and its warp counts one v after the other.
     for (uint32_t begin = Team::warp(); begin < edges.length; begin += kWarp * Team::kWarps) {
       const uint32_t edge = begin + lane * Team::kWarps;
@@ -143,8 +170,16 @@ __device__ __forceinline__ uint64_t count_vertex(const CountPlan<Ptr>& plan, int
         of_v = of_v.part(of_v.below(few.begin[0]), of_v.below(few.begin[few.length - 1] + 1));
       }
       for (uint32_t i = 0; i < kWarp && begin + i * Team::kWarps < edges.length; ++i) {
-        const List its = shuffle(of_v, static_cast<int>(i));
-        const uint32_t matches = count_edge<kPerVertex>(table, few, its, hits);
+        const List many = shuffle(of_v, static_cast<int>(i));
+        const uint32_t steps = 32 - __clz(static_cast<int>(many.length));
+        uint32_t matches = 0;
+        if (many.length / kStepLookups > few.length * steps) {
+          matches = search<kPerVertex>(plan, few, many);
+        } else if (is_whole) {
+          matches = look_up<kPerVertex>(table, many, hits);
+        } else {
+          matches = search<kPerVertex>(plan, many, few);
+        }
         found += matches;
         if constexpr (kPerVertex) {
           const uint32_t all = sum_of_warp(matches);
@@ -154,7 +189,8 @@ __device__ __forceinline__ uint64_t count_vertex(const CountPlan<Ptr>& plan, int
     }
     Team::sync();
     if constexpr (kPerVertex) {
-      for (uint32_t slot = Team::thread(); slot <= table.mask; slot += Team::kThreads) {
+      for (uint32_t slot = Team::thread(); is_whole && slot < table.size();
+           slot += Team::kThreads) {
         if (hits[slot] > 0) add(plan.count + plan.order[slots[slot]], hits[slot]);
       }
       Team::sync();
@@ -168,11 +204,10 @@ __device__ __forceinline__ uint64_t count_vertex(const CountPlan<Ptr>& plan, int
 }
 
 template <bool kPerVertex, typename Ptr>
-__global__ __launch_bounds__(kCountThreads) void count_triangles(const CountPlan<Ptr> plan) {
-  constexpr uint32_t kWarpTargets = kTableTargets / Block::kWarps;
-  __shared__ uint32_t slots[kSlots], hits[kPerVertex ? kSlots : 1];
-  __shared__ uint64_t sum;
-  if (threadIdx.x == 0) sum = 0;
+__global__ __launch_bounds__(kCountThreads,
+                             kPerVertex ? 10 : 12) void count_triangles(const CountPlan<Ptr> plan) {
+  __shared__ Shared<kPerVertex> shared;
+  if (threadIdx.x == 0) shared.sum = 0;
   // The last vertices have the longest lists, so they come first.
   const int64_t begin = plan.edges.rows - (int64_t{blockIdx.x} + 1) * Block::kWarps;
   const auto length_of = [&](unsigned i) -> uint32_t {
@@ -185,20 +220,18 @@ __global__ __launch_bounds__(kCountThreads) void count_triangles(const CountPlan
   const unsigned warp = threadIdx.x / kWarp;
   const uint32_t own = length_of(warp);
   if (own > 0 && own <= kWarpTargets) {
-    const unsigned at = warp * kWarpTargets * kSlotsPerTarget;
-    found += count_vertex<kPerVertex, Warp>(plan, static_cast<int32_t>(begin + warp), slots + at,
-                                            hits + (kPerVertex ? at : 0));
+    found += count_vertex<kPerVertex, Warp>(plan, static_cast<int32_t>(begin + warp), shared);
   }
   __syncthreads();
   for (unsigned i = 0; i < Block::kWarps; ++i) {
     if (length_of(i) <= kWarpTargets) continue;
-    found += count_vertex<kPerVertex, Block>(plan, static_cast<int32_t>(begin + i), slots, hits);
+    found += count_vertex<kPerVertex, Block>(plan, static_cast<int32_t>(begin + i), shared);
   }
   if constexpr (!kPerVertex) {
     found = sum_of_warp(found);
-    if (threadIdx.x % kWarp == 0 && found > 0) add(&sum, found);
+    if (threadIdx.x % kWarp == 0 && found > 0) add(&shared.sum, found);
     __syncthreads();
-    if (threadIdx.x == 0 && sum > 0) add(plan.count, sum);
+    if (threadIdx.x == 0 && shared.sum > 0) add(plan.count, shared.sum);
   }
 }
 

@@ -84,8 +84,7 @@ cudaError_t unique_keys(const uint64_t* keys, uint64_t* copies, int64_t* copied,
 constexpr unsigned kCountThreads = 128;
 constexpr uint32_t kTableTargets = 1024;  // targets that the table of a block holds
 constexpr uint32_t kSlotsPerTarget = 4;
-constexpr uint32_t kSlots = kTableTargets * kSlotsPerTarget;
-static_assert(std::has_single_bit(kSlots) && std::has_single_bit(kCountThreads / kWarp));
+static_assert(std::has_single_bit(kTableTargets * kSlotsPerTarget));
 
 // Sorted lists of targets: row r has target[ptr[r]] to target[ptr[r + 1]].
 template <typename Ptr>

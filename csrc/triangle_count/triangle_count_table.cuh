@@ -7,7 +7,9 @@
 namespace gpuopt::triangle_count {
 namespace {
 
-constexpr uint32_t kEmpty = 0xffffffffu;  // no target
+// No target has these numbers.
+constexpr uint32_t kEmpty = 0xffffffffu, kNone = 0xfffffffeu;
+constexpr int kMostMoves = 24;
 
 // Threads that count the triangles of a vertex together: a warp, or the whole block.
 template <unsigned kSize>
@@ -26,46 +28,41 @@ struct Team {
   }
 };
 
-// Three of four slots, or more, are empty, so few lookups meet a collision: one slow lookup delays
-// all threads of its warp. The number of slots is a power of two.
+// Cuckoo hashing (R. Pagh and F. Rodler, 2004): a target is in one of two slots. So a lookup reads
+// two slots, whatever the targets are, and no thread of a warp waits for another one. At most a
+// quarter of the slots have targets. Their number is a power of two.
 struct Table {
   uint32_t* slots;
-  uint32_t mask;   // slots - 1
   uint32_t shift;  // 32 - log2(slots)
 
   static __device__ __forceinline__ Table of(uint32_t* slots, uint32_t targets) {
-    const uint32_t shift = __clz(static_cast<int>(targets * kSlotsPerTarget - 1));
-    return {slots, 0xffffffffu >> shift, shift};
+    return {slots, static_cast<uint32_t>(__clz(static_cast<int>(targets * kSlotsPerTarget - 1)))};
   }
 
-  // Visits the slots in which a target may be, until `visit` returns true.
-  template <typename Visit>
-  __device__ __forceinline__ void probe(uint32_t target, Visit visit) const {
-    // The multiplier is the fraction of the golden ratio.
-    uint32_t slot = target * 0x9e3779b1u >> shift;
-    while (!visit(slot)) slot = (slot + 1) & mask;
+  __device__ __forceinline__ uint32_t size() const { return (0xffffffffu >> shift) + 1; }
+  __device__ __forceinline__ uint32_t one(uint32_t target) const {
+    return target * 0x9e3779b1u >> shift;
+  }
+  __device__ __forceinline__ uint32_t other(uint32_t target) const {
+    return target * 0x85ebca6bu >> shift;
   }
 
-  // The threads of the team have to synchronise before and after.
-  template <typename Team>
-  __device__ __forceinline__ void clear() const {
-    for (uint32_t slot = Team::thread(); slot <= mask; slot += Team::kThreads) slots[slot] = kEmpty;
-  }
-  __device__ __forceinline__ void insert(uint32_t target) const {
-    probe(target, [&](uint32_t slot) {
-      const uint32_t found = atomicCAS(slots + slot, kEmpty, target);
-      return found == kEmpty || found == target;
-    });
+  // A target takes its slot from the target there, which then takes its other slot, and so on.
+  // Returns false if a target is left without a slot: one table in a thousand fails.
+  __device__ __forceinline__ bool insert(uint32_t target) const {
+    uint32_t slot = one(target);
+    for (int move = 0; move < kMostMoves; ++move) {
+      target = atomicExch(slots + slot, target);
+      if (target == kEmpty) return true;
+      slot = slot == one(target) ? other(target) : one(target);
+    }
+    return false;
   }
   // The slot of a target, or kEmpty.
   __device__ __forceinline__ uint32_t find(uint32_t target) const {
-    uint32_t at = kEmpty;
-    probe(target, [&](uint32_t slot) {
-      const uint32_t found = slots[slot];
-      if (found == target) at = slot;
-      return found == target || found == kEmpty;
-    });
-    return at;
+    const uint32_t first = one(target), second = other(target);
+    const bool is_first = slots[first] == target, is_second = slots[second] == target;
+    return is_first ? first : is_second ? second : kEmpty;
   }
 };
 

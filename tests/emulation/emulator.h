@@ -420,6 +420,12 @@ inline T atomicCAS(T* to, T expected, T value) {
   return before;
 }
 template <typename T>
+inline T atomicExch(T* to, T value) {
+  const T before = *to;
+  *to = value;
+  return before;
+}
+template <typename T>
 inline T atomicMax(T* to, T value) {
   const T before = *to;
   *to = max(before, value);

@@ -142,6 +142,23 @@ def test_few_targets_are_searched_among_many(kernels, per_vertex):
     np.testing.assert_array_equal(got, expected if per_vertex else [pairs - 1])
 
 
+@pytest.mark.parametrize("per_vertex", [False, True], ids=["total", "each vertex"])
+def test_targets_that_do_not_fit_their_slots(kernels, per_vertex):
+    """Three targets of a vertex that all have the same two slots of a table of 16."""
+    numbers = np.arange(1, 5000, dtype=np.uint32)
+    slots = np.stack([numbers * np.uint32(0x9E3779B1) >> 28, numbers * np.uint32(0x85EBCA6B) >> 28], 1)
+    _, kinds, counts = np.unique(slots, axis=0, return_inverse=True, return_counts=True)
+    one, two, three = numbers[kinds.ravel() == counts.argmax()][:3].astype(int)
+    ends = np.array([[0, 0, 0, one, one, two], [one, two, three, two, three, three]])
+    ptr = np.searchsorted(ends[0], np.arange(three + 2))
+    source, target = np.pad(ends, ((0, 0), (0, three)), constant_values=-1).astype(np.int32)
+    graph = ptr, source, target, np.arange(three + 1, dtype=np.int32)
+    got = counted(kernels, tuple(map(placed, graph)), per_vertex)
+    expected = np.zeros(three + 1, np.int64)
+    expected[[0, one, two, three]] = 3
+    np.testing.assert_array_equal(got, expected if per_vertex else [4])
+
+
 def csr_of(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ptr = np.concatenate([[0], np.cumsum(matrix.sum(1))])
     return placed(ptr.astype(np.int32)), placed(matrix.nonzero()[1].astype(np.int32))
