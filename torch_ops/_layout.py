@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
@@ -145,6 +146,32 @@ def _route(signal: Tensor, weight: Tensor) -> tuple:
     )  # fmt: skip
 
 
+def _plain_key(signal: Tensor) -> tuple:
+    """What of a call must be as before, so that a layer which chose ATen's contiguous convolution need not choose again.
+
+    Modes are missing here. That convolution is right in all of them.
+    """
+    return (
+        signal.shape,
+        signal.dtype,
+        signal.requires_grad,
+        torch.is_grad_enabled(),
+        _any_autocast(),
+        layout_cache.generation,
+    )
+
+
+def _is_plain(module: Conv1d | ConvTranspose1d, signal: Tensor) -> bool:
+    """Whether a call computes as in the class of PyTorch. Most layers of a model do, so this must cost next to nothing."""
+    # Dynamo knows the first condition, and does not guard the others.
+    return (
+        not is_dynamo_compiling()
+        and type(signal) is Tensor
+        and _plain_key(signal) in module._plain
+        and signal.is_contiguous()
+    )
+
+
 def _decide(
     module: Conv1d | ConvTranspose1d, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None, route: tuple
 ) -> Decision | None:
@@ -252,6 +279,10 @@ def _run(module: Conv1d | ConvTranspose1d, layer: Layer, signal: Tensor, weight:
     route, memory = _route(signal, weight), module._memory
     decision = memory.routes.get(route)
     if decision is not None and decision.settled and memory.generation == layout_cache.generation:
+        if decision.channels_last is False and not (decision.own or decision.gives):
+            if len(module._plain) >= memory.most_routes:
+                module._plain = frozenset()
+            module._plain |= {_plain_key(signal)}
         return _compute(decision, layer, signal, weight, bias)
     decision = _decide(module, layer, signal, weight, bias, route)
     if decision is None or not (decision.settled or is_eager()):
@@ -266,9 +297,12 @@ class Conv1d(nn.Conv1d):
     """:class:`torch_ops.nn.Conv1d` in the faster layout."""
 
     _memory = _NOTHING
+    _plain: frozenset[tuple] = frozenset()
     next_is_channels_last = False  # what compiled graphs know of the decision
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if _is_plain(self, input):
+            return torch.nn.Conv1d._conv_forward(self, input, weight, bias)
         padding = self.padding
         if self.padding_mode != "zeros":
             # PyTorch pads into a contiguous copy, so a stack ends here.
@@ -282,9 +316,12 @@ class ConvTranspose1d(nn.ConvTranspose1d):
     """:class:`torch_ops.nn.ConvTranspose1d` in the faster layout."""
 
     _memory = _NOTHING
+    _plain: frozenset[tuple] = frozenset()
     next_is_channels_last = False
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        if _is_plain(self, input):
+            return torch.nn.ConvTranspose1d.forward(self, input, output_size)
         sizes = self.stride, self.padding, self.kernel_size
         output_padding = tuple(self._output_padding(input, output_size, *sizes, 1, self.dilation))
         layer = ("conv_transpose1d", self.stride, self.padding, self.dilation, output_padding, self.groups)
@@ -296,7 +333,7 @@ class ConvTranspose1d(nn.ConvTranspose1d):
 
 def forget(module: torch.nn.Module) -> None:
     """Removes what a converted module remembers."""
-    for name in ("next_is_channels_last", "_memory"):
+    for name in ("next_is_channels_last", "_memory", "_plain"):
         module.__dict__.pop(name, None)
 
 

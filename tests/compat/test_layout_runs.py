@@ -271,3 +271,27 @@ def test_graphs_of_unsettled_layers_charge_half_of_the_conversions(training, mea
         with torch.profiler.profile() as profile:
             torch.vmap(conv)(torch.stack([x, x]))
     assert "gpuopt::_conv1d_image" in {event.name for event in profile.events()}
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_layer_that_stays_contiguous_is_pytorchs_own(transposed, monkeypatch):
+    """It chooses again only for another kind of call, or after the times were forgotten."""
+    monkeypatch.setattr(_layout, "measure", lambda *_: Times(1.0, 9.0, 0.5, 0.5))
+    layer = (nn.ConvTranspose1d if transposed else nn.Conv1d)(4, 4, 3)
+    model, x = convert(nn.Sequential(layer)), torch.randn(2, 4, 16)
+    with torch.no_grad():
+        want = settled(model, x)(x)
+    calls, run = [], _layout._run
+    monkeypatch.setattr(_layout, "_run", lambda *operands: calls.append(1) or run(*operands))
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), want)
+        assert not calls
+        torch.testing.assert_close(model(x.mT.contiguous().mT), want)
+        assert len(calls) == 1, "the signal is channels last"
+        model(x[:, :, :8].contiguous())
+        assert len(calls) == 2, "another length"
+        layout_cache.clear()
+        torch.testing.assert_close(model(x), want)
+        assert len(calls) == 3
+    model(x)
+    assert len(calls) == 4, "with gradients"
