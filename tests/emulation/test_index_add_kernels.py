@@ -213,6 +213,9 @@ def test_more_frequent_bins_than_there_is_room_for(index_add):
         (TYPES[6], 64, 8),
         (TYPES[6], 40, 5),
         (TYPES[6], 136, 9),  # two adjacent tiles, the last with one unit less
+        (TYPES[6], 47, 6),  # rows that begin anywhere, with a partial last unit
+        (TYPES[6], 33, 5),
+        (TYPES[6], 131, 9),
         (TYPES[7], 8, 2),
         (TYPES[7], 132, 11),
         (TYPES[8], 4, 2),
@@ -231,6 +234,8 @@ def test_rows_of_a_bin_are_summed_by_tiles(index_add, sms, dtype, width, units):
         # With these strides, the outer indices do not merge with another dimension.
         self = Operand(dtype, [width, outer, bins], [1, width, 4 * width], 0, random)
         source = Operand(dtype, [width, outer, entries], [1, width + 16, 4 * width + 32], 0, random)
+        for array in (self.buffer, self.before):
+            self.view(array)[::2] = 0 if dtype.category != FLOAT else -0.0
         taken = run_and_compare(index_add, self, source, 2, index, alpha=-2, sms=sms)
         assert taken.path == TILES
         assert taken.tile_rows >= 256 // units if sms == 64 else taken.tile_rows == 1024 // units
