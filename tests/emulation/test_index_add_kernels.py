@@ -195,6 +195,21 @@ def test_frequent_bins(index_add, distribution, dtype, width, values):
     assert (taken.path, taken.values) == (HOT, values) and taken.hot_bins > 0
 
 
+@pytest.mark.parametrize("dtype", [TYPES[6], TYPES[7], TYPES[8]], ids=str)
+@pytest.mark.parametrize("bins", [3, 300, 1700, 4000])
+@pytest.mark.parametrize("entries", [2000, 5001])
+def test_runs_of_a_sorted_index(index_add, dtype, bins, entries):
+    """Neighbouring threads sum the values of one bin. Some of the bins are frequent, too."""
+    set_limits(index_add, min_hot_values=0)
+    random = np.random.default_rng(bins)
+    self = Operand(dtype, [1, 30000], [1, 1], 1, random)
+    source = Operand(dtype, [1, entries], [1, 1], 0, random)
+    index = np.sort(random.integers(0, bins, entries))
+    for sms in (1, 3):
+        assert run_and_compare(index_add, self, source, 1, index, alpha=2, sms=sms).path == HOT
+        self.before[:] = self.buffer
+
+
 def test_more_frequent_bins_than_there_is_room_for(index_add):
     set_limits(index_add, min_hot_values=0)
     random = np.random.default_rng(0)
