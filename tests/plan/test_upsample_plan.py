@@ -189,7 +189,9 @@ def check_forward(problem: Problem, plan: Plan, sms: int) -> None:
 
         assert np.array_equal(position(images), position(firsts) + (images - firsts) * plan.channel_stride)
     else:
-        assert all(part.vecs == part.units // values for part in plan.parts)
+        for part in plan.parts:
+            assert part.vecs in (0, part.units // values)
+            assert part.vecs > 0 or part.blocks * part.threads >= part.units  # a thread has one unit
     if plan.path in (ROWS, IMAGES):  # only chosen if every SM gets work
         assert plan.vecs >= 2048 * sms
     # Kernels count the units and the rows of a launch in 31 bits. A launch may begin inside a row and inside an image.
