@@ -1,6 +1,7 @@
 // Atomic additions to global memory without a result (PTX ISA, "red"): single elements of every
-// type, aligned pairs of halves, and whole 16-byte vectors. All are relaxed, at device scope, and
-// the thread does not wait for them. The order of several additions is undefined.
+// type, aligned pairs of halves, whole 16-byte vectors, and eight halves anywhere. All are relaxed,
+// at device scope, and the thread does not wait for them. The order of several additions is
+// undefined.
 //
 // The fast half atomic add: hardware adds fp16 and bf16 in pairs only (red.add.noftz.f16x2 from
 // sm_60 on, .bf16x2 from sm_90 on). A single half needs a compare-and-swap loop. So a half is added
@@ -9,8 +10,8 @@
 // reach outside; only there the loop remains.
 #pragma once
 
+#include "common/any_vec.cuh"
 #include "common/types.cuh"
-#include "common/vec.cuh"
 
 namespace gpuopt {
 
@@ -163,6 +164,35 @@ __device__ __forceinline__ void atomic_add_vec(T* aligned, const Vec<T, N>& vec)
       atomic_add(aligned + i, vec.values[i], aligned, aligned + N);
     }
   }
+}
+
+// Adds the first `count` of eight halves at any address, as the one or two aligned vectors that
+// hold them. Their other halves are -0.0. [first, end) is the array.
+template <typename T>
+__device__ __forceinline__ void atomic_add_anywhere(T* address, const Vec<T, 8>& vec, int count,
+                                                    const T* first, const T* end) {
+  static_assert(kIsHalf<T>);
+  constexpr uint32_t kNothing = 0x80008000;
+  const auto bytes = static_cast<int>(2 * count);
+  const uint4 nothing{kNothing, kNothing, kNothing, kNothing};
+  uint4 words;
+  memcpy(&words, &vec, sizeof(words));
+  words = join_bytes(words, nothing, bytes);
+  const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(address) % kAccessBytes);
+  const bool second = static_cast<int>(shift) + bytes > kAccessBytes;
+  T* aligned = address - shift / 2;
+  if (aligned < first || aligned + (second ? 16 : 8) > end) {
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      const uint32_t pair = i < 2 ? words.x : i < 4 ? words.y : i < 6 ? words.z : words.w;
+      const auto half = static_cast<uint16_t>(pair >> (16 * (i % 2)));
+      atomic_add(address + i, detail::from_bits<T>(half), first, end);
+    }
+    return;
+  }
+  atomic_add_vec(
+      aligned, shift == 0 ? vec_of<T>(words) : shift_vecs<T>(nothing, words, kAccessBytes - shift));
+  if (second) atomic_add_vec(aligned + 8, shift_vecs<T>(words, nothing, kAccessBytes - shift));
 }
 
 }  // namespace gpuopt

@@ -1,20 +1,32 @@
-// Launches the kernel for the width of access that a plan names.
+// Launches the kernel that a plan names.
 #include "index_select/index_select.cuh"
 
 namespace gpuopt::index_select {
 
+namespace {
+
+template <typename U>
+cudaError_t launch_units(const Plan& plan, cudaStream_t stream) {
+  return plan.thread_units == 1
+             ? launch_kernel(gather<U, 1>, plan.shape, stream, plan.args)
+             : launch_kernel(gather<U, kGatherUnroll>, plan.shape, stream, plan.args);
+}
+
+}  // namespace
+
 cudaError_t launch(const Plan& plan, cudaStream_t stream) {
+  if (plan.anywhere) return launch_kernel(gather_anywhere, plan.shape, stream, plan.args);
   switch (plan.unit_bytes) {
     case 16:
-      return launch_kernel(gather<uint4>, plan.shape, stream, plan.args);
+      return launch_units<uint4>(plan, stream);
     case 8:
-      return launch_kernel(gather<uint2>, plan.shape, stream, plan.args);
+      return launch_units<uint2>(plan, stream);
     case 4:
-      return launch_kernel(gather<uint32_t>, plan.shape, stream, plan.args);
+      return launch_units<uint32_t>(plan, stream);
     case 2:
-      return launch_kernel(gather<uint16_t>, plan.shape, stream, plan.args);
+      return launch_units<uint16_t>(plan, stream);
     default:
-      return launch_kernel(gather<uint8_t>, plan.shape, stream, plan.args);
+      return launch_units<uint8_t>(plan, stream);
   }
 }
 

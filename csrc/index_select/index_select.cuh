@@ -1,48 +1,131 @@
 // The kernel of index_select.
 #pragma once
 
+#include "common/any_vec.cuh"
 #include "common/index_reader.cuh"
 #include "common/launch.cuh"
 #include "index_select/index_select.h"
 
 namespace gpuopt::index_select {
 
-// Copies units of type U. A block copies neighbouring units of `out`, so it divides a 64-bit number
-// only once. Each thread has all its loads in flight before it stores.
-template <typename U>
-__global__ __launch_bounds__(kGatherThreads) void gather(const GatherArgs args) {
-  constexpr uint32_t kBlockUnits = kGatherThreads * kGatherUnroll;
-  const uint64_t first = uint64_t{blockIdx.x} * kBlockUnits;
-  const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{kBlockUnits}));
-  const uint64_t first_entry = first / args.units.divisor;
-  const auto first_unit = static_cast<uint32_t>(first - first_entry * args.units.divisor);
-  uint32_t entries[kGatherUnroll], units[kGatherUnroll];
-  int count = 0;
-#pragma unroll
-  for (int u = 0; u < kGatherUnroll; ++u) {
-    const uint32_t number = threadIdx.x + u * kGatherThreads;
-    if (number < end) count = u + 1;
-    entries[u] = first_unit + number;
-    units[u] = args.units.divmod(entries[u]);
+// Where a block begins in `out`: in a row of an entry, at a unit of it.
+struct Origin {
+  uint64_t entry;
+  uint32_t unit;
+
+  __device__ __forceinline__ Origin(const FastDiv& units, uint64_t first) {
+    // A division of 64 bits takes about as long as a load from the L2 cache.
+    if (first <= kMaxIndex32) {
+      auto row = static_cast<uint32_t>(first);
+      unit = units.divmod(row);
+      entry = row;
+    } else {
+      entry = first / units.divisor;
+      unit = static_cast<uint32_t>(first - entry * units.divisor);
+    }
   }
-  Index index = args.index;
-  const int64_t skipped = static_cast<int64_t>(first_entry) * index.stride;
+};
+
+// The index from an entry on.
+__device__ __forceinline__ Index index_from(Index index, uint64_t entry) {
+  const int64_t skipped = static_cast<int64_t>(entry) * index.stride;
   index.values = index.is_long
                      ? static_cast<const void*>(static_cast<const int64_t*>(index.values) + skipped)
                      : static_cast<const int32_t*>(index.values) + skipped;
-  int64_t bins[kGatherUnroll];
+  return index;
+}
+
+// Copies units of type U. A block copies neighbouring units of `out`, so it divides a 64-bit number
+// only once. Each thread has all its loads in flight before it stores.
+template <typename U, int kUnroll>
+__global__ __launch_bounds__(kGatherThreads) void gather(const __grid_constant__ GatherArgs args) {
+  constexpr uint32_t kBlockUnits = kGatherThreads * kUnroll;
+  const uint64_t first = uint64_t{blockIdx.x} * kBlockUnits;
+  const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{kBlockUnits}));
+  const Origin origin(args.units, first);
+  uint32_t entries[kUnroll], units[kUnroll];
+  int count = 0;
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    const uint32_t number = threadIdx.x + u * kGatherThreads;
+    if (number < end) count = u + 1;
+    entries[u] = origin.unit + number;
+    units[u] = args.units.divmod(entries[u]);
+  }
+  const Index index = index_from(args.index, origin.entry);
+  int64_t bins[kUnroll];
   index.load(entries, count, bins);
   index.check(count, bins);
-  U values[kGatherUnroll];
+  U values[kUnroll];
 #pragma unroll
-  for (int u = 0; u < kGatherUnroll; ++u) {
+  for (int u = 0; u < kUnroll; ++u) {
     if (u < count) {
       values[u] = static_cast<const U*>(args.self)[bins[u] * args.bin_units + units[u]];
     }
   }
 #pragma unroll
-  for (int u = 0; u < kGatherUnroll; ++u) {
+  for (int u = 0; u < kUnroll; ++u) {
     if (u < count) static_cast<U*>(args.out)[first + threadIdx.x + u * kGatherThreads] = values[u];
+  }
+}
+
+// Copies rows of at least 16 bytes that lie anywhere. A thread stores aligned vectors of `out`. The
+// bytes of a vector are from one row, or from the end of a row and the beginning of the next one:
+//
+//   out        | a a a a a a a a | a a a b b b b b |      units are bytes here
+//   row a  . . . | a a a a a a a a | a a a . . .          two aligned vectors hold the first
+//   row b    . . . . . . . . | . . b b b b b | b b b b    one vector of each row holds the second
+__global__ __launch_bounds__(kGatherThreads) void gather_anywhere(
+    const __grid_constant__ GatherArgs args) {
+  constexpr uint32_t kBlockBytes = kGatherThreads * kAnywhereUnroll * kAccessBytes;
+  const uint64_t first = uint64_t{blockIdx.x} * kBlockBytes;
+  const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{kBlockBytes}));
+  const Origin origin(args.units, first);
+  const Index index = index_from(args.index, origin.entry);
+  const int64_t entries_left = static_cast<int64_t>(args.entries - origin.entry);
+  // Vector u has the rows of entries[2 u] and, from byte from_a[u] on, of the next one.
+  uint32_t entries[2 * kAnywhereUnroll], begin[kAnywhereUnroll];
+  int from_a[kAnywhereUnroll];
+  int count = 0;
+#pragma unroll
+  for (int u = 0; u < kAnywhereUnroll; ++u) {
+    const uint32_t number = (threadIdx.x + u * kGatherThreads) * kAccessBytes;
+    if (number < end) count = u + 1;
+    entries[2 * u] = origin.unit + number;
+    begin[u] = args.units.divmod(entries[2 * u]);
+    from_a[u] = static_cast<int>(min(args.units.divisor - begin[u], uint32_t{kAccessBytes}));
+    entries[2 * u + 1] = entries[2 * u];
+    if (from_a[u] < kAccessBytes && entries[2 * u] + 1 < entries_left) ++entries[2 * u + 1];
+  }
+  int64_t bins[2 * kAnywhereUnroll];
+  index.load(entries, 2 * count, bins);
+  index.check(2 * count, bins);
+  const auto* self = static_cast<const char*>(args.self);
+  const char* self_end = self + (args.index.bins - 1) * args.bin_units + args.units.divisor;
+  AnyVec a[kAnywhereUnroll], b[kAnywhereUnroll];
+#pragma unroll
+  for (int u = 0; u < kAnywhereUnroll; ++u) {
+    if (u >= count) from_a[u] = 0, bins[2 * u] = bins[2 * u + 1] = 0, begin[u] = 0;
+    a[u].load(self + bins[2 * u] * args.bin_units + begin[u], 0, from_a[u], self_end);
+    const bool second = u < count && entries[2 * u + 1] != entries[2 * u];
+    b[u].load(self + bins[2 * u + 1] * args.bin_units - from_a[u], from_a[u],
+              second ? kAccessBytes : 0, self_end);
+  }
+#pragma unroll
+  for (int u = 0; u < kAnywhereUnroll; ++u) {
+    if (u >= count) break;
+    const uint4 words = join_bytes(a[u].get(self_end), b[u].get(self_end), from_a[u]);
+    const uint32_t number = (threadIdx.x + u * kGatherThreads) * kAccessBytes;
+    auto* to = static_cast<char*>(args.out) + first + number;
+    if (end - number >= kAccessBytes) {
+      *reinterpret_cast<uint4*>(to) = words;
+    } else {
+      const uint32_t bytes[] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+      for (int i = 0; i < kAccessBytes; ++i) {
+        if (i < end - number) to[i] = static_cast<char>(bytes[i / 4] >> (8 * (i % 4)));
+      }
+    }
   }
 }
 

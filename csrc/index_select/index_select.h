@@ -37,6 +37,9 @@ inline int64_t access_bytes(const Gather& gather) {
 
 constexpr int kGatherThreads = 256;
 constexpr int kGatherUnroll = 4;  // units of a thread
+// A thread has one unit if that makes at most so many threads: half of an H200.
+constexpr uint64_t kFewUnits = 132 * 1024;
+constexpr int kAnywhereUnroll = 2;  // vectors of a thread of gather_anywhere
 
 struct GatherArgs {
   const void* self = nullptr;
@@ -45,11 +48,14 @@ struct GatherArgs {
   int64_t bin_units = 0;  // from one row of self to the next
   FastDiv units;          // of a row
   uint64_t total_units = 0;
+  uint64_t entries = 0;
 };
 
-// A unit is one access of a thread.
+// A unit is one access of a thread, or a byte of gather_anywhere.
 struct Plan {
   int64_t unit_bytes = 1;
+  int thread_units = 1;
+  bool anywhere = false;  // loads vectors of rows that are not aligned
   GatherArgs args;
   LaunchShape shape;
 };
@@ -57,16 +63,25 @@ struct Plan {
 // Rows have at least one byte and less than 2^30.
 inline Plan plan(const Gather& gather) {
   Plan plan;
-  const int64_t bytes = plan.unit_bytes = access_bytes(gather);
+  int64_t bytes = access_bytes(gather);
+  // One vector takes about 85 instructions, and one unit 18.
+  plan.anywhere = bytes <= 2 && gather.row_bytes >= kAccessBytes &&
+                  reinterpret_cast<uintptr_t>(gather.out) % kAccessBytes == 0;
+  if (plan.anywhere) bytes = 1;
+  plan.unit_bytes = bytes;
   plan.args.self = gather.self;
   plan.args.out = gather.out;
   plan.args.index = {gather.index, gather.long_index, gather.index_stride, gather.bins};
   plan.args.bin_units = gather.bin_bytes / bytes;
   plan.args.units = divide_by(gather.row_bytes / bytes);
   plan.args.total_units = static_cast<uint64_t>(gather.row_bytes / bytes * gather.entries);
+  plan.args.entries = static_cast<uint64_t>(gather.entries);
+  plan.thread_units = plan.anywhere                        ? kAnywhereUnroll * kAccessBytes
+                      : plan.args.total_units <= kFewUnits ? 1
+                                                           : kGatherUnroll;
   plan.shape.threads = kGatherThreads;
   plan.shape.blocks = static_cast<unsigned>(
-      ceil_div<uint64_t>(plan.args.total_units, kGatherThreads * kGatherUnroll));
+      ceil_div<uint64_t>(plan.args.total_units, uint64_t(kGatherThreads) * plan.thread_units));
   return plan;
 }
 

@@ -15,16 +15,23 @@ constexpr int kBackwardThreads = 256;
 // instead of 167 us, and x8 channels_last in f32 21.7 us instead of 21.2 us.
 constexpr int kColumnLoads = 4;  // of backward_factor_kernel
 constexpr int kPixelLoads = 4;   // of backward_pixels_kernel
-// Most units of a tile of backward_rows_kernel. The window borders of a tile lie in shared memory
-// beside its sums.
-constexpr int64_t kMaxTileUnits = 2048;
-// Most rows or columns of a window in backward_windows_kernel. The gradient of (413,1,461,461) to
-// (296,1621) in f16 takes 620 us there, 1091 us in backward_rows_kernel.
+// Threads of backward_tiles_kernel, and bytes of gradients of a block. Neither is swept. 16 blocks
+// of 12 KB fill the threads and most of the shared memory of an SM.
+constexpr int kTileThreads = 128;
+constexpr int64_t kTileBytes = 12 << 10;
+// Most bytes of a block, with the borders of its windows, and most columns and rows of a tile.
+constexpr int64_t kMostTileBytes = 48 << 10;
+constexpr int64_t kMostTileSide = 512, kTileTableBytes = (2 * kMostTileSide + 4) * 4;
+// Columns of a window that one thread of backward_tiles_kernel adds. Wider windows, and pixels of
+// several units, have several threads with kLaneColumns each: their loads of shared memory conflict
+// less.
+constexpr int kLeastColumns = 3, kMostColumns = 6, kLaneColumns = 4, kMostLanes = 32;
+// Most rows or columns of a window in backward_windows_kernel.
 constexpr int kMostCopies = 4;
 
 enum class BackwardPath : uint8_t {
   kFactor,   // windows of a power of two columns, in aligned rows: a thread sums parts of a vector
-  kRows,     // sums rows by vectors, then columns in shared memory
+  kTiles,    // a block copies the gradients of a tile to shared memory, and sums them there
   kWindows,  // a thread loads a whole window of up to kMostCopies x kMostCopies pixels
   kPixels,   // everything else, pixel by pixel
 };
@@ -50,11 +57,14 @@ struct BackwardArgs {
   uint32_t rows = 0, images = 0, units = 0;
   FastDiv vecs;         // of a row of gradients, or of a tile
   uint32_t lanes = 1;   // neighbouring threads that share the columns of a window
-  FastDiv split_count;  // threads of a block that share the rows or pixels of a window
+  FastDiv split_count;  // threads of a block that share a window; kTiles: rows that it sums at once
 
-  // backward_rows_kernel
-  FastDiv tiles, tile_units, last_tile_units;
-  uint32_t tile_columns = 0, block_row_pairs = 0;
+  // backward_tiles_kernel
+  FastDiv tiles, row_tiles;  // that make up the columns of an image, and its rows
+  uint32_t tile_columns = 0, tile_rows = 0;
+  FastDiv tile_units;                          // threads that a row of a tile needs
+  uint32_t column_rounds = 0, row_rounds = 0;  // of a thread
+  uint32_t staged_at = 0, pitch = 0;           // of gradients in shared memory, in bytes
 
   // backward_windows_kernel, backward_pixels_kernel
   FastDiv pixel_units, block_units;
@@ -66,12 +76,11 @@ struct BackwardPlan {
   BackwardPath path = BackwardPath::kPixels;
   DType dtype = DType::kFloat32;
   int elements = 1;         // kWindows, kPixels: values of a unit, which a thread sums together
-  bool aligned = false;     // kRows: rows of gradients are whole aligned vectors
   int factor = 0;           // kFactor: neighbouring values of a vector that are summed
   int rows_per_thread = 1;  // kFactor: input rows
-  int most = 0;             // kWindows: most rows or columns of a window
+  int most = 0;             // kWindows: most rows or columns of a window; kTiles: of a thread
   int at_once = 1;          // kWindows: images that a thread loads together
-  bool read_once = false;   // load vectors with a streaming hint; not in kRows
+  bool read_once = false;   // load vectors with a streaming hint; not in kTiles
   BackwardArgs args;
   LaunchShape launch;
   std::unique_ptr<BackwardPlan> rest;  // of the result, if it is too large for one launch

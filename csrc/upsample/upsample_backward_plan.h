@@ -17,14 +17,14 @@ struct BackwardChoice {
   BackwardPath path = BackwardPath::kPixels;
   Layout layout;
   int64_t rows = 0, row_units = 0;  // of the result: rows of all images, units of one row
-  bool aligned = false;             // kRows: rows of gradients are whole aligned vectors
+  bool aligned = false;             // rows of gradients are whole aligned vectors
   int factor = 0;                   // kFactor: neighbouring values of a vector that are summed
   int rows_per_thread = 1;          // kFactor: input rows
-  int most = 0;                     // kWindows: most rows or columns of a window
+  int most = 0;                     // as in BackwardPlan
   int lanes = 1;                    // neighbouring threads that share the columns of a window
-  int splits = 1;                   // threads of a block that share a window
-  int64_t vecs = 1;                 // kFactor: vectors of a row of gradients; kRows: of a tile
-  int64_t tiles = 1, tile_columns = 1, block_row_pairs = 1;  // kRows
+  int splits = 1;                   // kPixels: threads of a block that share a window
+  int64_t vecs = 1;                 // kFactor: vectors of a row of gradients; kTiles: of a tile
+  int64_t tile_columns = 1, tile_rows = 1, pitch = 0, staged_rows = 0;  // kTiles
 
   int64_t images_per_thread = 1;  // kWindows
   bool read_once = false;
@@ -38,15 +38,18 @@ inline int64_t pow2_floor(int64_t n) {
   return power;
 }
 
-// Upper bound of the number of copies of an input pixel. The centers of its copies span less than
-// outs_per_in pixels, plus rounding. The last input pixel may have more copies: where a scale
-// factor contradicts the sizes, it also has the rest of the output.
-inline int64_t widest_window(const Axis& axis) {
-  if (axis.factor > 0) return axis.factor;
+// Upper bound of the number of copies of some neighbouring input pixels. The centers of the copies
+// of one span less than outs_per_in pixels, plus rounding. The last input pixel may have more
+// copies: where a scale factor contradicts the sizes, it also has the rest of the output.
+inline int64_t widest_window(const Axis& axis, int64_t pixels = 1) {
+  if (axis.factor > 0) return axis.factor * pixels;
   const double out = axis.out, rounding = out / (1 << 22);
-  const double usual = std::ceil(std::min<double>(axis.outs_per_in, out) + rounding);
-  return std::max<int64_t>(static_cast<int64_t>(usual),
-                           axis.out - first_copy_of(axis, axis.in - 1));
+  const auto usual = [&](int64_t count) {
+    const double copies = axis.outs_per_in * static_cast<double>(count);
+    return count == 0 ? 0 : static_cast<int64_t>(std::ceil(std::min(copies, out) + rounding));
+  };
+  const int64_t last = axis.out - first_copy_of(axis, axis.in - 1) + usual(pixels - 1);
+  return std::min<int64_t>(std::max(usual(pixels), last), axis.out);
 }
 
 // What the choice of a path depends on.
@@ -109,45 +112,82 @@ inline bool plan_windows(const Problem& problem, const Windows& windows, const D
   const int64_t threads = int64_t{2} * 2048 * device.sms;
   const int64_t plane_units = problem.height.in * choice.row_units;
   // Finding the windows is most of the work of a thread with one value, so more images per thread
-  // cost it little.
+  // cost it little. Images that it loads together cost no time at all, so few threads are enough.
   const bool one_value = layout.unit_bytes == static_cast<int>(size_of(problem.dtype));
-  const int64_t most_images =
-      one_value ? kMostImages : 2 * images_at_once(layout.unit_bytes, choice.most);
+  const int at_once = images_at_once(layout.unit_bytes, choice.most);
+  const auto threads_of = [&](int64_t images) {
+    return plane_units * ceil_div<int64_t>(layout.images, images);
+  };
+  if (one_value && at_once <= layout.images && threads_of(at_once) >= 256 * device.sms) {
+    choice.images_per_thread = at_once;
+  }
+  const int64_t most_images = one_value ? kMostImages : 2 * at_once;
   while (choice.images_per_thread < most_images && 2 * choice.images_per_thread <= layout.images &&
-         plane_units * ceil_div(layout.images, 2 * choice.images_per_thread) >= threads) {
+         threads_of(2 * choice.images_per_thread) >= threads) {
     choice.images_per_thread *= 2;
   }
   return true;
 }
 
-// Sums rows by vectors, then columns in shared memory.
-inline void plan_rows(const Problem& problem, const Windows& windows, BackwardChoice& choice) {
-  choice.path = BackwardPath::kRows;
-  const int64_t vec_values = windows.vec_values, wide = windows.wide;
-  const int64_t units = choice.layout.pixel_units, columns = problem.width.in;
-  // A block has at least one thread for each vector of a tile. Alignment may add a vector to it.
-  const int64_t span = (kBackwardThreads - 1) * vec_values;
-  const bool whole = problem.width.out * units <= span && columns * units <= kMaxTileUnits;
-  const int64_t most =
-      whole ? columns : std::max<int64_t>(std::min(span / wide, kMaxTileUnits) / units, 1);
-  choice.tile_columns = ceil_div(columns, ceil_div(columns, most));
-  choice.tiles = ceil_div(columns, choice.tile_columns);
-  const int64_t widest = std::min<int64_t>(problem.width.out, choice.tile_columns * wide) * units;
-  choice.vecs = ceil_div(widest, vec_values) + (choice.tiles > 1 ? 1 : 0);
-  choice.block_row_pairs = kBackwardThreads / choice.vecs;
-  while (choice.block_row_pairs > 1 && 4 * choice.splits <= windows.tall &&
-         ceil_div(choice.rows, 2 * choice.block_row_pairs) * choice.tiles < windows.blocks) {
-    choice.splits *= 2;
-    choice.block_row_pairs = std::max<int64_t>(1, kBackwardThreads / (choice.vecs * choice.splits));
+// The largest number of pixels, up to `most`, that `holds`, then the least that makes as many
+// tiles.
+template <typename F>
+int64_t tile_side(int64_t pixels, int64_t most, F&& holds) {
+  int64_t low = 1, high = std::min(pixels, most);
+  while (low < high) {
+    const int64_t middle = (low + high + 1) / 2;
+    (holds(middle) ? low : high) = holds(middle) ? middle : middle - 1;
   }
-  while (choice.vecs * choice.splits > kBackwardThreads) choice.splits /= 2;
-  const int64_t results = 2 * choice.block_row_pairs * choice.tile_columns * units;
-  choice.lanes =
-      static_cast<int>(std::min({pow2_floor(std::max<int64_t>(kBackwardThreads / results, 1)),
-                                 pow2_floor(std::max<int64_t>(wide / 2, 1)), int64_t{32}}));
+  return ceil_div(pixels, ceil_div(pixels, low));
 }
 
+// Supports windows whose gradients fit in the shared memory of a block. Tiles are smaller if there
+// would be too few to occupy the device.
+inline bool plan_tiles(const Problem& problem, const Windows& windows, BackwardChoice& choice) {
+  const auto size = static_cast<int64_t>(size_of(problem.dtype));
+  const int64_t pixel_bytes = choice.layout.pixel_units * size;
+  const int64_t row_bytes = problem.row_stride * size;
+  // The distance of rows in shared memory: no two rows have parts of one vector.
+  const auto pitch_of = [&](int64_t columns) {
+    const int64_t least = widest_window(problem.width, columns) * pixel_bytes + 2 * kAccessBytes;
+    return least + ((row_bytes - least) % kAccessBytes + kAccessBytes) % kAccessBytes;
+  };
+  const auto bytes_of = [&](int64_t columns, int64_t rows) {
+    return pitch_of(columns) * widest_window(problem.height, rows);
+  };
+  if (!windows.dense_rows || windows.wide > int64_t{kMostLanes} * kLaneColumns ||
+      bytes_of(1, 1) > kMostTileBytes - kTileTableBytes) {
+    return false;
+  }
+  choice.path = BackwardPath::kTiles;
+  const int64_t width = problem.width.in, height = problem.height.in;
+  int64_t columns =
+      tile_side(width, kMostTileSide, [&](int64_t n) { return bytes_of(n, 1) <= kTileBytes; });
+  int64_t rows = tile_side(height, kMostTileSide,
+                           [&](int64_t n) { return bytes_of(columns, n) <= kTileBytes; });
+  const auto blocks = [&] {
+    return choice.layout.images * ceil_div(width, columns) * ceil_div(height, rows);
+  };
+  while (rows > 1 && blocks() < windows.blocks) rows = ceil_div<int64_t>(rows, 2);
+  while (columns > kWarp && blocks() < windows.blocks) columns = ceil_div<int64_t>(columns, 2);
+  choice.tile_columns = columns;
+  choice.tile_rows = rows;
+  choice.pitch = pitch_of(columns);
+  choice.staged_rows = widest_window(problem.height, rows);
+  choice.vecs = ceil_div<int64_t>(
+      widest_window(problem.width, columns) * pixel_bytes + kAccessBytes - size, kAccessBytes);
+  if (windows.wide <= kMostColumns && choice.layout.pixel_units == 1) {
+    choice.most = std::max(static_cast<int>(windows.wide), kLeastColumns);
+  } else {
+    choice.most = kLaneColumns;
+    choice.lanes = static_cast<int>(pow2_ceil(ceil_div<int64_t>(windows.wide, kLaneColumns)));
+  }
+  return true;
+}
+
+// Neighbouring threads have neighbouring units, or share one window.
 inline void plan_pixels(const Windows& windows, BackwardChoice& choice) {
+  if (windows.dense_rows && windows.wide >= kWarp) choice.splits = kBackwardThreads;
   while (choice.splits < kBackwardThreads && 8 * choice.splits <= windows.tall * windows.wide &&
          ceil_div(choice.units() * choice.splits, int64_t{kBackwardThreads}) < windows.blocks) {
     choice.splits *= 2;
@@ -170,13 +210,12 @@ inline BackwardChoice choose_backward(const Problem& problem, const Device& devi
   choice.read_once = tuning.read_once_from <= bytes && bytes <= tuning.read_once_to;
 
   if (plan_factor(problem, windows, choice)) return choice;
+  // A thread that loads a window of more than 2 x 2 single values runs more instructions than
+  // memory has time for.
+  const bool small = std::max(windows.tall, windows.wide) <= 2;
+  if (!small && plan_tiles(problem, windows, choice)) return choice;
   if (plan_windows(problem, windows, device, choice)) return choice;
-  const int64_t span = (kBackwardThreads - 1) * windows.vec_values;
-  if (windows.dense_rows && 2 * windows.wide * layout.pixel_units <= span) {
-    plan_rows(problem, windows, choice);
-  } else {
-    plan_pixels(windows, choice);
-  }
+  plan_pixels(windows, choice);
   return choice;
 }
 
@@ -184,27 +223,38 @@ inline LaunchShape blocks_of(int64_t threads) {
   return {static_cast<unsigned>(ceil_div<int64_t>(threads, kBackwardThreads)), kBackwardThreads};
 }
 
-inline LaunchShape backward_launch(const BackwardChoice& choice, const BackwardArgs& args,
-                                   DType dtype) {
+inline LaunchShape backward_launch(const BackwardChoice& choice, const BackwardArgs& args) {
   switch (choice.path) {
     case BackwardPath::kFactor:
       return blocks_of(ceil_div<int64_t>(args.rows, choice.rows_per_thread) * choice.vecs);
-    case BackwardPath::kRows: {
-      const int64_t item = static_cast<int64_t>(size_of(dtype));
-      const int64_t sums = 2 * choice.splits * choice.block_row_pairs * choice.vecs *
-                           (kAccessBytes / item) * std::max<int64_t>(item, 4);
-      const int64_t window_ends = (choice.tile_columns + 1) * static_cast<int64_t>(sizeof(int32_t));
-      const int64_t blocks =
-          ceil_div<int64_t>(args.rows, 2 * choice.block_row_pairs) * choice.tiles;
-      return {static_cast<unsigned>(blocks), kBackwardThreads,
-              static_cast<size_t>(sums + window_ends)};
-    }
+    case BackwardPath::kTiles:
+      return {args.images * args.row_tiles.divisor * args.tiles.divisor, kTileThreads,
+              static_cast<size_t>(args.staged_at + choice.pitch * choice.staged_rows)};
     case BackwardPath::kWindows:
       return blocks_of(args.threads);
     case BackwardPath::kPixels:
       return blocks_of(int64_t{args.units} * choice.splits);
   }
   return {};
+}
+
+// Sets the arguments of backward_tiles_kernel, for `rows` rows of images with `width` columns.
+inline void set_tiles(BackwardArgs& args, const BackwardChoice& choice, int64_t width,
+                      int64_t rows) {
+  const int64_t units = choice.tile_columns * choice.layout.pixel_units * choice.lanes;
+  const int64_t tile_rows = std::min(choice.tile_rows, rows);
+  const int64_t groups = std::clamp<int64_t>(kTileThreads / units, 1, tile_rows);
+  args.tiles = divide_by(ceil_div(width, choice.tile_columns));
+  args.row_tiles = divide_by(ceil_div(rows, tile_rows));
+  args.tile_columns = static_cast<uint32_t>(choice.tile_columns);
+  args.tile_rows = static_cast<uint32_t>(tile_rows);
+  args.tile_units = divide_by(groups > 1 ? units : std::max<int64_t>(units, kTileThreads));
+  args.column_rounds = static_cast<uint32_t>(ceil_div<int64_t>(units, kTileThreads));
+  args.row_rounds = static_cast<uint32_t>(ceil_div(tile_rows, groups));
+  args.split_count = divide_by(groups);
+  const int64_t borders = (choice.tile_columns + tile_rows + 2) * int64_t{sizeof(int32_t)};
+  args.staged_at = static_cast<uint32_t>(ceil_div<int64_t>(borders, kAccessBytes) * kAccessBytes);
+  args.pitch = static_cast<uint32_t>(choice.pitch);
 }
 
 // The launches from a row of an image on. Kernels use 31-bit numbers, so a launch covers some whole
@@ -215,7 +265,8 @@ inline BackwardPlan plan_backward_from(const Problem& problem, const BackwardCho
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const int64_t elements = layout.unit_bytes / size, height = problem.height.in;
   const int64_t row_threads =
-      std::max<int64_t>(choice.row_units * choice.splits, choice.vecs * choice.tiles);
+      std::max<int64_t>(choice.row_units * choice.splits,
+                        choice.path == BackwardPath::kFactor ? choice.vecs : choice.row_units);
   const int64_t most_rows = std::clamp<int64_t>(tuning.part_units / row_threads, 1, height);
   const int64_t most_images =
       most_rows < height ? 1 : std::max<int64_t>(tuning.part_units / (row_threads * height), 1);
@@ -250,31 +301,25 @@ inline BackwardPlan plan_backward_from(const Problem& problem, const BackwardCho
   args.vecs = divide_by(choice.vecs);
   args.lanes = static_cast<uint32_t>(choice.lanes);
   args.split_count = divide_by(choice.splits);
-  args.tiles = divide_by(choice.tiles);
-  args.tile_columns = static_cast<uint32_t>(choice.tile_columns);
-  args.tile_units = divide_by(choice.tile_columns * layout.pixel_units);
-  args.last_tile_units =
-      divide_by((problem.width.in - (choice.tiles - 1) * choice.tile_columns) * layout.pixel_units);
-  args.block_row_pairs = static_cast<uint32_t>(choice.block_row_pairs);
+  if (choice.path == BackwardPath::kTiles) set_tiles(args, choice, problem.width.in, rows);
   args.pixel_units = divide_by(layout.pixel_units);
   args.block_units = divide_by(kBackwardThreads / choice.splits);
 
   plan.path = choice.path;
   plan.dtype = problem.dtype;
   plan.elements = static_cast<int>(elements);
-  plan.aligned = choice.aligned;
   plan.factor = choice.factor;
   plan.rows_per_thread = choice.rows_per_thread;
-  plan.read_once = choice.read_once && choice.path != BackwardPath::kRows &&
+  plan.most = choice.most;
+  plan.read_once = choice.read_once && choice.path != BackwardPath::kTiles &&
                    (choice.path == BackwardPath::kFactor || layout.unit_bytes == kAccessBytes);
   if (choice.path == BackwardPath::kWindows) {
-    plan.most = choice.most;
     const int at_once = images_at_once(layout.unit_bytes, choice.most);
     if (choice.images_per_thread >= at_once) plan.at_once = at_once;
     args.image_step = static_cast<uint32_t>(ceil_div<int64_t>(images, choice.images_per_thread));
     args.threads = args.units / args.images * args.image_step;
   }
-  plan.launch = backward_launch(choice, args, problem.dtype);
+  plan.launch = backward_launch(choice, args);
   const bool ends_image = row + rows == height;
   if (!ends_image || image + images < layout.images) {
     plan.rest = std::make_unique<BackwardPlan>(plan_backward_from(
@@ -297,7 +342,6 @@ void describe(const BackwardPlan& plan, F&& f) {
   const BackwardArgs& args = plan.args;
   f("path", plan.path);
   f("elements", plan.elements);
-  f("aligned", plan.aligned);
   f("factor", plan.factor);
   f("rows_per_thread", plan.rows_per_thread);
   f("most", plan.most);
@@ -321,8 +365,14 @@ void describe(const BackwardPlan& plan, F&& f) {
   f("lanes", args.lanes);
   f("splits", args.split_count);
   f("tiles", args.tiles);
+  f("row_tiles", args.row_tiles);
   f("tile_columns", args.tile_columns);
-  f("block_row_pairs", args.block_row_pairs);
+  f("tile_rows", args.tile_rows);
+  f("tile_units", args.tile_units);
+  f("column_rounds", args.column_rounds);
+  f("row_rounds", args.row_rounds);
+  f("staged_at", args.staged_at);
+  f("pitch", args.pitch);
   f("threads_of_units", args.threads);
   f("image_step", args.image_step);
   f("launch", plan.launch);

@@ -14,6 +14,9 @@ namespace gpuopt::upsample {
 // four 332 us.
 constexpr int kForwardThreads = 128;
 constexpr int kVecsAtOnce = 2;
+// A thread of forward_gather_kernel has one unit instead of a vector if an SM has at most so many.
+// Not swept. 16 units of a uint8 vector, one after another, take longer than a load from memory.
+constexpr int64_t kFewUnitsPerSm = 512;
 // Output rows of a thread of forward_rows_kernel. (1,3,1080,1920) x2 in uint8 takes 16.0 us with
 // four rows, 18.2 us with two, 16.4 us with eight. Eight are slower for images with fewer rows.
 constexpr int kRowThreads = 256;

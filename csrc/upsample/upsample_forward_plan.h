@@ -84,7 +84,10 @@ inline ForwardChoice choose_forward(const Problem& problem, const Device& device
       choice.group_step * group_vecs >= resident) {
     choice.path = ForwardPath::kImages;
     choice.vecs = choice.group_step * group_vecs;
+    return choice;
   }
+  // In a small problem each thread has one unit, so that no unit waits for another.
+  if (choice.units() <= kFewUnitsPerSm * device.sms) choice.vecs = 0;
   return choice;
 }
 
@@ -102,6 +105,9 @@ inline int64_t part_units(const Problem& problem, const ForwardChoice& choice, c
 inline LaunchShape forward_launch(ForwardPath path, const ForwardArgs& args) {
   if (path == ForwardPath::kRows) {
     return {ceil_div<unsigned>(args.vecs, kRowThreads), kRowThreads};
+  }
+  if (path == ForwardPath::kGather && args.vecs == 0) {
+    return {ceil_div<unsigned>(args.units, kForwardThreads), kForwardThreads};
   }
   const unsigned vecs = path == ForwardPath::kImages ? 1 : args.vecs_at_once;
   return {ceil_div<unsigned>(std::max(args.vecs, 1u), kForwardThreads * vecs), kForwardThreads};

@@ -3,7 +3,7 @@
 
 using namespace gpuopt::index_select;
 
-// Gathers rows. Returns the bytes of an access, or -1.
+// Gathers rows. Returns the bytes of an access, 0 if vectors are loaded from anywhere, or -1.
 extern "C" int gather(uint64_t self, uint64_t index, uint64_t out, int long_index, int64_t bins,
                       int64_t entries, int64_t index_stride, int64_t row_bytes, int64_t bin_bytes) {
   Gather gather;
@@ -17,5 +17,6 @@ extern "C" int gather(uint64_t self, uint64_t index, uint64_t out, int long_inde
   gather.row_bytes = row_bytes;
   gather.bin_bytes = bin_bytes;
   const Plan planned = plan(gather);
-  return launch(planned, nullptr) == cudaSuccess ? static_cast<int>(planned.unit_bytes) : -1;
+  if (launch(planned, nullptr) != cudaSuccess) return -1;
+  return planned.anywhere ? 0 : static_cast<int>(planned.unit_bytes);
 }

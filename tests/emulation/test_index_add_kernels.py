@@ -195,6 +195,21 @@ def test_frequent_bins(index_add, distribution, dtype, width, values):
     assert (taken.path, taken.values) == (HOT, values) and taken.hot_bins > 0
 
 
+@pytest.mark.parametrize("dtype", [TYPES[6], TYPES[7], TYPES[8]], ids=str)
+@pytest.mark.parametrize("bins", [3, 300, 1700, 4000])
+@pytest.mark.parametrize("entries", [2000, 5001])
+def test_runs_of_a_sorted_index(index_add, dtype, bins, entries):
+    """Neighbouring threads sum the values of one bin. Some of the bins are frequent, too."""
+    set_limits(index_add, min_hot_values=0)
+    random = np.random.default_rng(bins)
+    self = Operand(dtype, [1, 30000], [1, 1], 1, random)
+    source = Operand(dtype, [1, entries], [1, 1], 0, random)
+    index = np.sort(random.integers(0, bins, entries))
+    for sms in (1, 3):
+        assert run_and_compare(index_add, self, source, 1, index, alpha=2, sms=sms).path == HOT
+        self.before[:] = self.buffer
+
+
 def test_more_frequent_bins_than_there_is_room_for(index_add):
     set_limits(index_add, min_hot_values=0)
     random = np.random.default_rng(0)
@@ -213,6 +228,9 @@ def test_more_frequent_bins_than_there_is_room_for(index_add):
         (TYPES[6], 64, 8),
         (TYPES[6], 40, 5),
         (TYPES[6], 136, 9),  # two adjacent tiles, the last with one unit less
+        (TYPES[6], 47, 6),  # rows that begin anywhere, with a partial last unit
+        (TYPES[6], 33, 5),
+        (TYPES[6], 131, 9),
         (TYPES[7], 8, 2),
         (TYPES[7], 132, 11),
         (TYPES[8], 4, 2),
@@ -231,6 +249,8 @@ def test_rows_of_a_bin_are_summed_by_tiles(index_add, sms, dtype, width, units):
         # With these strides, the outer indices do not merge with another dimension.
         self = Operand(dtype, [width, outer, bins], [1, width, 4 * width], 0, random)
         source = Operand(dtype, [width, outer, entries], [1, width + 16, 4 * width + 32], 0, random)
+        for array in (self.buffer, self.before):
+            self.view(array)[::2] = 0 if dtype.category != FLOAT else -0.0
         taken = run_and_compare(index_add, self, source, 2, index, alpha=-2, sms=sms)
         assert taken.path == TILES
         assert taken.tile_rows >= 256 // units if sms == 64 else taken.tile_rows == 1024 // units

@@ -25,7 +25,7 @@ def at_the_end(size: int, offset: int) -> np.ndarray:
 
 def gather_and_compare(kernels, entries, bins, row, gap=0, index_type=np.int64, step=1, offset=0, to=0) -> int:
     """Gathers rows of `row` bytes, `gap` bytes apart, from an address `offset` bytes past an aligned one to one `to` bytes past.
-    Returns the bytes of an access."""
+    Returns the bytes of an access, or 0 if vectors are loaded from anywhere."""
     random = np.random.default_rng(entries + row)
     apart = row + gap
     self, out = at_the_end(bins * apart - gap, offset), at_the_end(entries * row, to)
@@ -49,9 +49,24 @@ def test_rows(kernels, row, entries):
     assert gather_and_compare(kernels, entries, 40, row) == min(16, row & -row)
 
 
+@pytest.mark.parametrize("row", [17, 18, 30, 31, 34, 94, 1001])
+@pytest.mark.parametrize("entries", [1, 2, 63, 600])
+@pytest.mark.parametrize("gap, offset", [(0, 0), (0, 3), (2, 1), (13, 15)])
+def test_rows_from_anywhere(kernels, row, entries, gap, offset):
+    assert gather_and_compare(kernels, entries, 40, row, gap, offset=offset) == 0
+
+
+def test_small_and_large_calls(kernels):
+    """A thread has one unit, or several."""
+    for entries in (132 * 1024 // 4, 132 * 1024 // 4 + 1):
+        assert gather_and_compare(kernels, entries, 40, 16) == 16
+        assert gather_and_compare(kernels, entries, 40, 4) == 4
+    assert gather_and_compare(kernels, 132 * 1024 + 1, 40, 4) == 4
+
+
 @pytest.mark.parametrize(
     "gap, offset, to, access",
-    [(16, 0, 0, 16), (8, 0, 0, 8), (0, 4, 0, 4), (0, 0, 4, 4), (2, 0, 0, 2), (0, 1, 0, 1), (0, 0, 1, 1)],
+    [(16, 0, 0, 16), (8, 0, 0, 8), (0, 4, 0, 4), (0, 0, 4, 4), (2, 0, 0, 0), (0, 1, 0, 0), (0, 0, 2, 2), (0, 0, 1, 1)],
     ids=lambda value: str(value),
 )
 def test_alignment(kernels, gap, offset, to, access):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..plan.upsample_planner import BACKWARD_ROWS, FACTOR, GATHER, IMAGES, PIXELS, ROWS, VECS, WINDOWS, Plan
+from ..plan.upsample_planner import FACTOR, GATHER, IMAGES, PIXELS, ROWS, TILES, VECS, WINDOWS, Plan
 from ..support.seeded import seeded
 from .build import load
 from .dtypes import F16, F32, TYPES
@@ -232,22 +232,31 @@ def test_any_backward(kernels, memory):
     def check(problem, limits):
         plan = problem.run(kernels, memory, *limits)
         path = plan.path
-        taken.update({(path, plan.unit_bytes), (path, "aligned", plan.aligned), (path, "most", plan.most)})
-        several = ("rows_per_thread", "lanes", "splits", "tiles", "images_per_thread")
+        taken.update({(path, plan.unit_bytes), (path, "most", plan.most)})
+        several = (
+            "rows_per_thread",
+            "lanes",
+            "splits",
+            "tiles",
+            "row_tiles",
+            "column_rounds",
+            "row_rounds",
+            "images_per_thread",
+        )
         taken.add((path, "once", plan.read_once))
         taken.update((path, name) for name in several if getattr(plan, name) > 1)
         if len(plan.parts) > 1:
             parts.add(path)
 
     check()
-    assert taken >= {(path, unit) for path in (FACTOR, BACKWARD_ROWS) for unit in (2, 4, 8)}
+    assert taken >= {(path, unit) for path in (FACTOR, TILES) for unit in (2, 4, 8)}
     assert taken >= {(path, unit) for path in (WINDOWS, PIXELS) for unit in (1, 2, 4, 8, 16)}
-    assert taken >= {(BACKWARD_ROWS, "aligned", aligned) for aligned in (0, 1)}
     assert taken >= {(FACTOR, "rows_per_thread"), (FACTOR, "lanes"), (PIXELS, "splits"), (WINDOWS, "images_per_thread")}
-    assert taken >= {(BACKWARD_ROWS, name) for name in ("lanes", "splits", "tiles")}
+    assert taken >= {(TILES, name) for name in ("lanes", "splits", "tiles", "row_tiles", "column_rounds", "row_rounds")}
+    assert taken >= {(TILES, "most", most) for most in (3, 4)}
     assert taken >= {(WINDOWS, "most", most) for most in (1, 2, 3, 4)}
     assert taken >= {(path, "once", once) for path in (FACTOR, WINDOWS, PIXELS) for once in (0, 1)}
-    assert parts == {FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS}
+    assert parts == {FACTOR, TILES, WINDOWS, PIXELS}
 
 
 # ---------------------------------------------------------------- every path, as a device chooses it
@@ -311,33 +320,29 @@ def test_images_at_uneven_distances(kernels, memory):
 @pytest.mark.parametrize(
     "shape, out, dtype, channels_last, path, expected",
     [
-        ((2, 3, 9, 20), (18, 40), F32, False, FACTOR, {"aligned": 1, "rows_per_thread": 2, "lanes": 1}),
+        ((2, 3, 9, 20), (18, 40), F32, False, FACTOR, {"rows_per_thread": 2, "lanes": 1}),
         ((2, 3, 9, 21), (18, 42), F16, False, WINDOWS, {"most": 2}),
-        ((2, 3, 9, 21), (50, 84), F16, False, BACKWARD_ROWS, {"aligned": 0}),
-        ((2, 3, 9, 5), (50, 40), F32, False, FACTOR, {"aligned": 1, "rows_per_thread": 1, "lanes": 2}),
-        ((2, 1, 3, 7), (6, 7 * 256), F16, False, FACTOR, {"aligned": 1, "lanes": 32}),
-        ((2, 1, 3, 7), (6, 7 * 64), F64, False, FACTOR, {"aligned": 1, "lanes": 32}),
+        ((2, 3, 9, 21), (50, 84), F16, False, TILES, {"most": 4, "lanes": 1}),
+        ((2, 3, 9, 5), (50, 40), F32, False, FACTOR, {"rows_per_thread": 1, "lanes": 2}),
+        ((2, 1, 3, 7), (6, 7 * 256), F16, False, FACTOR, {"lanes": 32}),
+        ((2, 1, 3, 7), (6, 7 * 64), F64, False, FACTOR, {"lanes": 32}),
         ((40, 3, 9, 20), (180, 40), F32, False, FACTOR, {"rows_per_thread": 1}),  # many tall images
-        ((2, 3, 5, 20), (7, 100), F32, False, BACKWARD_ROWS, {"aligned": 1, "splits": 1, "tiles": 1}),
-        ((1, 3, 2, 5), (200, 1000), F32, False, BACKWARD_ROWS, {"splits": 1, "lanes": 16, "aligned": 1}),
-        ((1, 3, 4, 5), (200, 30), F16, False, BACKWARD_ROWS, {"splits": 16, "aligned": 0}),
-        ((1, 3, 4, 200), (64, 1200), F32, NHWC, BACKWARD_ROWS, {"aligned": 1, "tiles": 4}),
-        ((1, 3, 4, 200), (64, 1201), F16, NHWC, BACKWARD_ROWS, {"aligned": 0, "tiles": 3}),
-        ((2, 5, 4, 50), (9, 201), F64, NHWC, BACKWARD_ROWS, {"aligned": 0, "tiles": 3}),
-        (
-            (1, 1, 3, 1332),
-            (14, 3996),
-            F32,
-            False,
-            BACKWARD_ROWS,
-            {"aligned": 1, "tiles": 4},
-        ),  # tiles begin inside vectors
-        ((1, 1, 3, 2500), (14, 3000), F64, False, BACKWARD_ROWS, {"aligned": 1}),
+        ((2, 3, 5, 20), (7, 100), F32, False, TILES, {"most": 5, "lanes": 1, "splits": 5}),
+        ((2, 3, 5, 21), (7, 121), F16, False, TILES, {"most": 6, "lanes": 1}),
+        ((1, 3, 2, 5), (50, 500), F32, False, TILES, {"lanes": 32, "most": 4, "tile_columns": 1}),
+        ((1, 3, 4, 5), (200, 35), F16, False, TILES, {"lanes": 2, "most": 4}),
+        ((1, 3, 4, 200), (64, 1200), F32, NHWC, TILES, {"tiles": SEVERAL, "row_tiles": 4}),
+        ((1, 3, 4, 200), (64, 1201), F16, NHWC, TILES, {"tiles": SEVERAL, "lanes": 2}),
+        ((2, 5, 4, 50), (9, 201), F64, NHWC, TILES, {"most": 4, "lanes": 2}),
+        ((1, 1, 3, 1332), (14, 3996), F32, False, TILES, {"most": 3, "tiles": SEVERAL}),
+        ((1, 1, 3, 2500), (14, 3000), F64, False, TILES, {"most": 3, "tiles": SEVERAL}),
         ((11, 3, 40, 41), (60, 61), F32, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
         ((11, 3, 40, 41), (60, 61), F16, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
         ((11, 3, 40, 41), (30, 61), U8, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
-        ((11, 3, 40, 41), (110, 90), F32, False, WINDOWS, {"most": 3}),
-        ((11, 3, 20, 41), (30, 160), F16, False, WINDOWS, {"most": 4}),
+        ((11, 3, 40, 41), (110, 90), U8, False, WINDOWS, {"most": 3}),
+        ((11, 4, 20, 41), (30, 160), F16, NHWC, WINDOWS, {"most": 4, "unit_bytes": 8}),
+        ((11, 3, 40, 41), (110, 90), F32, False, TILES, {"most": 3, "row_rounds": SEVERAL}),
+        ((11, 3, 20, 41), (30, 160), F16, False, TILES, {"most": 4}),
         ((11, 3, 40, 41), (40, 41), F32, False, WINDOWS, {"most": 1}),
         ((5, 8, 40, 41), (60, 61), F32, NHWC, WINDOWS, {"most": 2, "unit_bytes": 16}),
         ((5, 8, 40, 41), (60, 61), U8, NHWC, WINDOWS, {"most": 2, "unit_bytes": 1}),
@@ -345,8 +350,9 @@ def test_images_at_uneven_distances(kernels, memory):
         ((1, 8, 2, 1), (100, 70), F16, NHWC, PIXELS, {"unit_bytes": 16, "splits": 256}),
         ((1, 4, 5, 8), (80, 64), F64, NHWC, PIXELS, {"unit_bytes": 16, "splits": 4}),
         ((2, 4, 9, 8), (80, 64), U8, NHWC, PIXELS, {"unit_bytes": 1}),
-        ((2, 3, 2, 2), (500, 3), F16, False, PIXELS, {"unit_bytes": 2}),
-        ((1, 1, 1, 1), (50, 33), F32, False, BACKWARD_ROWS, {}),
+        ((2, 3, 2, 2), (2500, 3), F16, False, PIXELS, {"unit_bytes": 2}),
+        ((1, 2, 2, 2), (301, 399), F16, False, PIXELS, {"splits": 256}),
+        ((1, 1, 1, 1), (50, 33), F32, False, TILES, {}),
     ],
 )
 def test_backward_paths(kernels, memory, shape, out, dtype, channels_last, path, expected):

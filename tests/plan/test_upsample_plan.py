@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 from ..support.seeded import seeded
 from .upsample_planner import (
-    BACKWARD_ROWS,
     BASE,
     FACTOR,
     FLOAT16,
     FLOAT32,
-    FLOAT64,
     GATHER,
     IMAGES,
     INT32,
@@ -33,6 +31,8 @@ from .upsample_planner import (
     SHARED,
     SHORT,
     THREADS,
+    TILE_THREADS,
+    TILES,
     UINT8,
     VECS,
     WINDOWS,
@@ -189,12 +189,41 @@ def check_forward(problem: Problem, plan: Plan, sms: int) -> None:
 
         assert np.array_equal(position(images), position(firsts) + (images - firsts) * plan.channel_stride)
     else:
-        assert all(part.vecs == part.units // values for part in plan.parts)
+        for part in plan.parts:
+            assert part.vecs in (0, part.units // values)
+            assert part.vecs > 0 or part.blocks * part.threads >= part.units  # a thread has one unit
     if plan.path in (ROWS, IMAGES):  # only chosen if every SM gets work
         assert plan.vecs >= 2048 * sms
     # Kernels count the units and the rows of a launch in 31 bits. A launch may begin inside a row and inside an image.
     part = min(units, PART)
     assert part + plan.row_units <= 2**31 and -(-part // plan.row_units) + height.out <= 2**31
+
+
+def check_tiles(problem: Problem, planner, plan: Plan, wide: int) -> None:
+    """The tiles cover all pixels, and their gradients fit in shared memory. Threads cover the rows and columns of a tile."""
+    height, width, units, item = problem.height, problem.width, plan.pixel_units, problem.item
+    part = plan.parts[0]
+    part_rows = part.rows // part.images
+    assert (plan.tiles - 1) * plan.tile_columns < width.n <= plan.tiles * plan.tile_columns
+    assert (plan.row_tiles - 1) * plan.tile_rows < part_rows <= plan.row_tiles * plan.tile_rows
+    assert plan.blocks == plan.tiles * plan.row_tiles * part.images and plan.threads == TILE_THREADS
+    assert plan.lanes * plan.most >= wide and 3 <= plan.most <= 6
+    row_threads = plan.tile_columns * units * plan.lanes
+    assert plan.splits * plan.row_rounds >= plan.tile_rows and plan.column_rounds * TILE_THREADS >= row_threads
+    assert plan.splits == 1 or plan.tile_units == row_threads and plan.splits * row_threads <= TILE_THREADS
+    assert plan.splits > 1 or plan.tile_units >= min(row_threads, TILE_THREADS)
+    # Rows keep their position within a vector, and their vectors are apart.
+    assert (plan.pitch - plan.row_stride * item) % 16 == 0
+    spans = []
+    for axis, side in ((height, plan.tile_rows), (width, plan.tile_columns)):
+        firsts = np.arange(min(axis.n, 500))
+        firsts = np.unique(np.concatenate([firsts, axis.n - 1 - firsts]))
+        ends = [axis.ask(planner.first_copies, np.minimum(firsts + by, axis.n)) for by in (0, side)]
+        spans.append(int((ends[1] - ends[0]).max()))
+    rows, row_bytes = spans[0], spans[1] * units * item
+    assert plan.vecs * 16 >= row_bytes + 16 - item and plan.pitch >= row_bytes + 30
+    assert plan.staged_at >= (plan.tile_columns + plan.tile_rows + 2) * 4 and plan.staged_at % 16 == 0
+    assert plan.staged_at + rows * plan.pitch <= plan.shared_bytes <= SHARED
 
 
 def check_backward(problem: Problem, planner, plan: Plan) -> None:
@@ -203,36 +232,23 @@ def check_backward(problem: Problem, planner, plan: Plan) -> None:
     values, row_values = 16 // problem.item, width.out * units
     tall, wide = (planner.widest_window(*axis.arguments()) for axis in (height, width))
     check_parts(problem, plan, height.n)
-    assert is_power(plan.lanes) and plan.lanes <= 32 and is_power(plan.splits) and plan.splits <= THREADS
+    assert is_power(plan.lanes) and plan.lanes <= 32
+    assert plan.path == TILES or is_power(plan.splits) and plan.splits <= THREADS
     assert plan.rows_per_thread in (1, 2)
-    threads = plan.row_units * plan.splits  # per row
+    threads = plan.row_units * (1 if plan.path == TILES else plan.splits)  # per row
     if problem.dtype == UINT8:
         assert plan.unit_bytes == 1 and plan.path in (WINDOWS, PIXELS)
-    if plan.path in (FACTOR, BACKWARD_ROWS):
+    if plan.path in (FACTOR, TILES):
         assert plan.unit_bytes == problem.item and plan.unit_stride == 1 and plan.pixel_stride == units
-        if plan.aligned:
-            assert row_values % values == 0 and rows_are_aligned(problem, plan, 16)
     if plan.path == FACTOR:
-        assert plan.aligned
+        assert row_values % values == 0 and rows_are_aligned(problem, plan, 16)
         assert units == 1 and plan.vecs == -(-row_values // values) and plan.splits == 1
         assert plan.factor > 1 and values % plan.factor == 0 and plan.factor * plan.lanes * width.n == width.out
         threads = plan.vecs
         if plan.lanes > 1:  # whole vectors, with adjacent threads in one warp
             assert plan.factor == values and plan.vecs % plan.lanes == 0
-    elif plan.path == BACKWARD_ROWS:
-        assert plan.vecs * plan.splits * plan.block_row_pairs <= THREADS and plan.block_row_pairs >= 1
-        assert (plan.tiles - 1) * plan.tile_columns < width.n <= plan.tiles * plan.tile_columns
-        sum_bytes = 8 if problem.dtype == FLOAT64 else 4
-        sums = 2 * plan.splits * plan.block_row_pairs * plan.vecs * values
-        assert sums * sum_bytes + (plan.tile_columns + 1) * 4 <= SHARED
-        # The vectors of a block cover every tile.
-        tiles = np.unique(np.concatenate([np.arange(min(plan.tiles, 500)), [plan.tiles - 1]]))
-        ends = [np.minimum(tiles + last, plan.tiles) * plan.tile_columns for last in (0, 1)]
-        begin, end = (width.ask(planner.first_copies, np.minimum(edge, width.n)) * units for edge in ends)
-        if plan.aligned:
-            begin = begin // values * values
-        assert (end - begin <= plan.vecs * values).all()
-        threads = plan.tiles  # here the kernel counts blocks
+    elif plan.path == TILES:
+        check_tiles(problem, planner, plan, wide)
     elif plan.path == WINDOWS:
         assert max(tall, wide) <= plan.most <= 4 and 1 <= plan.image_step <= plan.parts[0].images
         reach = (
@@ -339,7 +355,7 @@ def test_forward_paths_of_common_problems(planner, problem, path, unit_bytes, re
 @pytest.mark.parametrize(
     "problem, path, expected",
     [
-        (planes((8, 64, 128, 128), (256, 256)), FACTOR, {"factor": 2, "aligned": 1, "rows_per_thread": 2}),
+        (planes((8, 64, 128, 128), (256, 256)), FACTOR, {"factor": 2, "rows_per_thread": 2}),
         (planes((8, 64, 127, 127), (254, 254)), WINDOWS, {"most": 2}),
         (planes((8, 64, 32, 32), (256, 256)), FACTOR, {"factor": 4, "lanes": 2, "rows_per_thread": 1}),
         (planes((8, 64, 32, 32), (256, 256), FLOAT16), FACTOR, {"factor": 8, "lanes": 1}),
@@ -351,17 +367,17 @@ def test_forward_paths_of_common_problems(planner, problem, path, unit_bytes, re
         (planes((8, 64, 64, 64), (512, 512), FLOAT32, True), PIXELS, {"unit_bytes": 16, "splits": 1}),
         (planes((1, 8, 2, 2), (512, 512), FLOAT32, True), PIXELS, {"unit_bytes": 16, "splits": 256}),
         (planes((8, 64, 64, 64), (512, 512), UINT8), PIXELS, {"splits": 1}),
-        (planes((8, 3, 128, 128), (512, 512), FLOAT32, True), WINDOWS, {"most": 4, "unit_bytes": 4}),
-        (planes((8, 3, 128, 128), (640, 640), FLOAT32, True), BACKWARD_ROWS, {"unit_bytes": 4, "aligned": 1}),
-        (planes((8, 3, 128, 128), (640, 638), FLOAT16, True), BACKWARD_ROWS, {"unit_bytes": 2, "aligned": 0}),
-        (planes((1, 3, 7, 7), (1000, 1000)), BACKWARD_ROWS, {"tiles": 1, "aligned": 1}),
-        (planes((8, 64, 40, 40), (200, 200)), BACKWARD_ROWS, {"tiles": 1}),
-        (
-            planes((1, 1, 3, 1332), (14, 3996)),
-            BACKWARD_ROWS,
-            {"tiles": 4, "tile_columns": 333},
-        ),  # tiles begin inside vectors
-        (planes((1, 3, 300, 3000), (1500, 9000)), BACKWARD_ROWS, {"tiles": 9, "tile_columns": 334, "splits": 1}),
+        (planes((8, 4, 128, 128), (512, 512), FLOAT32, True), WINDOWS, {"most": 4, "unit_bytes": 16}),
+        (planes((8, 3, 128, 128), (512, 512), FLOAT32, True), TILES, {"most": 4, "lanes": 1, "unit_bytes": 4}),
+        (planes((8, 3, 128, 128), (640, 640), FLOAT32, True), TILES, {"most": 4, "lanes": 2}),
+        (planes((8, 3, 128, 128), (896, 893), FLOAT16, True), TILES, {"most": 4, "lanes": 2}),
+        (planes((1, 3, 7, 7), (1000, 1000)), PIXELS, {"splits": 256}),
+        (planes((64, 300, 7, 7), (1000, 1000)), PIXELS, {"splits": 256}),
+        (planes((1, 3, 7, 7), (500, 500)), TILES, {"tile_rows": 1, "tile_columns": 1, "lanes": 32, "most": 4}),
+        (planes((8, 64, 40, 40), (200, 200)), TILES, {"tiles": 1}),
+        (planes((4, 3, 265, 874), (1065, 3516), FLOAT16), TILES, {"most": 5, "lanes": 1}),
+        (planes((1, 1, 3, 1332), (14, 3996)), TILES, {"tiles": SEVERAL, "row_tiles": 3}),
+        (planes((9, 64, 30, 3), (150, 9)), TILES, {"tiles": 1, "row_tiles": 1, "splits": SEVERAL}),
     ],
 )
 def test_backward_paths_of_common_problems(planner, problem, path, expected):

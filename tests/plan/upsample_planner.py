@@ -16,8 +16,8 @@ BASE = 1 << 20
 INT32 = 2**31 - 1
 LONGEST, SHORT, PART = 2**30, 2**22, 2**30  # the longest axis, kShortAxis, kMaxPartUnits
 VECS, ROWS, IMAGES, GATHER = range(4)
-FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS = range(4)
-THREADS, SHARED, SEVERAL = 256, 48 << 10, -1
+FACTOR, TILES, WINDOWS, PIXELS = range(4)
+THREADS, TILE_THREADS, SHARED, SEVERAL = 256, 128, 48 << 10, -1
 
 
 class Plan(SimpleNamespace):

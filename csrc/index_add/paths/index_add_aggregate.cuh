@@ -125,8 +125,11 @@ struct TileTables {
 // Slower or no faster, in us on an H200: five blocks per SM, which spill (85 against 80,
 // (131072,64) += (2^20,64) in f16); one or two vectors per thread (Zipf 1.1: 206 and 165 against
 // 110). Keeping rows in shared memory is as fast as reading them again.
-template <typename T, int V, int kThreads>
-__global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
+//
+// kAnywhere: units begin at any address, and the last unit of a row may be partial. Half types
+// only.
+template <typename T, int V, int kThreads, bool kAnywhere>
+__global__ __launch_bounds__(kThreads, (kAnywhere ? 2 : 4) * kAtomicThreads /
                                            kThreads) void add_aggregated(const AtomicArgs args,
                                                                          const TileArgs tile) {
   using S = Sum<T>;
@@ -153,7 +156,37 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
   const int count =
       threadIdx.x < rows ? static_cast<int>((rows - threadIdx.x - 1) / kThreads + 1) : 0;
   args.index.load(entries, count, bins);
-  RawVec<T, V> vecs[kAtomicUnroll];
+  const auto* source_end = reinterpret_cast<const char*>(tile.source_end);
+  const auto values_of = [&](uint32_t unit) {
+    return static_cast<int>(min(tile.row_values - (first_unit + unit) * V, uint32_t{V}));
+  };
+  using Loaded = std::conditional_t<kAnywhere, AnyVec, RawVec<T, V>>;
+  const auto load_unit = [&](Loaded& vec, uint32_t row, uint32_t unit) {
+    const T* from = source + row * args.entry_stride + unit * V;
+    if constexpr (kAnywhere) {
+      vec.load(from, 0, static_cast<int>(sizeof(T)) * values_of(unit), source_end);
+    } else {
+      vec.load(from);
+    }
+  };
+  const auto values_in = [&](Loaded& vec, uint32_t unit) {
+    if constexpr (kAnywhere) {
+      const int bytes = static_cast<int>(sizeof(T)) * values_of(unit);
+      return vec_of<T>(join_bytes(vec.get(source_end), uint4{}, bytes));
+    } else {
+      return vec.values();
+    }
+  };
+  const auto add_unit = [&](uint32_t bin, uint32_t unit, const Vec<T, V>& vec) {
+    T* to = self + bin * args.bin_stride + unit * V;
+    if constexpr (kAnywhere) {
+      atomic_add_anywhere(to, vec, values_of(unit), reinterpret_cast<const T*>(args.first_byte),
+                          reinterpret_cast<const T*>(args.end_byte));
+    } else {
+      atomic_add_vec(to, vec);
+    }
+  };
+  Loaded vecs[kAtomicUnroll];
   uint32_t unit_rows[kAtomicUnroll], own_units[kAtomicUnroll];
   const auto load_batch = [&](int batch) {
 #pragma unroll
@@ -161,9 +194,7 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
       unit_rows[u] = threadIdx.x + (batch * kAtomicUnroll + u) * kThreads;
       own_units[u] = args.units.divmod(unit_rows[u]);
       if (own_units[u] >= units) unit_rows[u] = rows;
-      if (unit_rows[u] < rows) {
-        vecs[u].load(source + unit_rows[u] * args.entry_stride + own_units[u] * V);
-      }
+      if (unit_rows[u] < rows) load_unit(vecs[u], unit_rows[u], own_units[u]);
     }
   };
   load_batch(0);
@@ -185,9 +216,6 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
 
   // Add the rows that are alone, batch by batch.
   const auto alpha = from_scalar<S>(args.alpha);
-  const auto address_of = [&](uint32_t bin, uint32_t unit) {
-    return self + bin * args.bin_stride + unit * V;
-  };
 #pragma unroll 1
   for (int batch = 1;; ++batch) {
 #pragma unroll
@@ -195,8 +223,8 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
       const uint32_t row = unit_rows[u];
       if (row >= rows || (repeated && tables.row_slots[row] != TileTables::kAlone)) continue;
       Sums<T, V> sums;
-      sums.add(vecs[u].values(), alpha);
-      atomic_add_vec(address_of(tables.bins[row], own_units[u]), sums.rounded());
+      sums.add(values_in(vecs[u], own_units[u]), alpha);
+      add_unit(tables.bins[row], own_units[u], sums.rounded());
     }
     if (batch == kAtomicThreads / kThreads) break;
     load_batch(batch);
@@ -214,9 +242,9 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
     if (unit < units) {
 #pragma unroll 4
       for (uint32_t i = lane / lanes; i < segment.count; i += kWarp / lanes) {
-        RawVec<T, V> vec;
-        vec.load(source + tables.list[segment.first + i] * args.entry_stride + unit * V);
-        sums.add(vec.values(), alpha);
+        Loaded vec;
+        load_unit(vec, tables.list[segment.first + i], unit);
+        sums.add(values_in(vec, unit), alpha);
       }
     }
     for (uint32_t mask = lanes; mask < kWarp; mask *= 2) {
@@ -224,8 +252,16 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
     }
     if (lane >= lanes || unit >= units) continue;
     bool more = true;
-    while (more) atomic_add_vec(address_of(segment.bin, unit), sums.take(more));
+    while (more) add_unit(segment.bin, unit, sums.take(more));
   }
+}
+
+template <typename T, bool kAnywhere>
+cudaError_t launch_tiles(const TilesPlan& plan, cudaStream_t stream) {
+  return launch_kernel(plan.shape.threads == kFewRowsThreads
+                           ? add_aggregated<T, kVecSize<T>, kFewRowsThreads, kAnywhere>
+                           : add_aggregated<T, kVecSize<T>, kAtomicThreads, kAnywhere>,
+                       plan.shape, stream, plan.args, plan.tile);
 }
 
 template <typename T>
@@ -233,10 +269,10 @@ cudaError_t launch(const TilesPlan& plan, Workspace&, cudaStream_t stream) {
   if constexpr (std::is_same_v<T, Bool> || kVecSize<T> > kMaxValues) {
     return cudaErrorInvalidValue;
   } else {
-    return launch_kernel(plan.shape.threads == kFewRowsThreads
-                             ? add_aggregated<T, kVecSize<T>, kFewRowsThreads>
-                             : add_aggregated<T, kVecSize<T>, kAtomicThreads>,
-                         plan.shape, stream, plan.args, plan.tile);
+    if constexpr (kIsHalf<T>) {
+      if (plan.anywhere) return launch_tiles<T, true>(plan, stream);
+    }
+    return launch_tiles<T, false>(plan, stream);
   }
 }
 

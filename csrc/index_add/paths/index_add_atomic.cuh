@@ -37,11 +37,12 @@ struct Addends {
   uint32_t at[N];  // position of the first value in its row
   T* to[N];        // address in bin 0
 
-  // Loads units number, number + step, ... below `end`, counted from the origin. At least one
-  // exists.
+  // Loads units number, number + step, ... below `end`, counted from the origin.
   __device__ __forceinline__ Addends(const AtomicArgs& args, const UnitOrigin& origin,
                                      uint32_t number, uint32_t step, uint32_t end) {
-    count = static_cast<int>(min((end - number - 1) / step + 1, static_cast<uint32_t>(N)));
+    count = number < end
+                ? static_cast<int>(min((end - number - 1) / step + 1, static_cast<uint32_t>(N)))
+                : 0;
 #pragma unroll
     for (int u = 0; u < N; ++u) {
       if (u >= count) break;

@@ -70,12 +70,15 @@ struct TileArgs {
   uint32_t rows = 0;  // of a full tile
   uint32_t slot_bits = 0;
   uint32_t row_units = 0;  // of a whole row; a tile has args.units of them
-  FastDiv columns;         // tiles that make up a row
-  FastDiv per_outer;       // tiles below each other, per outer index
+  uint32_t row_values = 0;
+  uint64_t source_end = 0;  // the address behind the source's elements
+  FastDiv columns;          // tiles that make up a row
+  FastDiv per_outer;        // tiles below each other, per outer index
 };
 
 // The accesses of tiles are vectors.
 struct TilesPlan {
+  bool anywhere = false;  // rows are not whole aligned vectors
   AtomicArgs args;
   TileArgs tile;
   LaunchShape shape;
@@ -103,12 +106,18 @@ inline int64_t tile_shared_bytes(int64_t rows) {
   return (int64_t{1} << tile_slot_bits(rows)) * 8 + rows * 4 + rows / kAggregateFrom * 8 + rows * 6;
 }
 
-// Whether tiles are supported: rows of several whole vectors. Booleans are stored instead of added,
-// so they do not queue up.
+inline bool has_vectors(const Problem& problem, const Layout& layout) {
+  return values_per_access(problem, layout) * size_of(problem.dtype) == kAccessBytes;
+}
+
+// Whether tiles are supported: rows of several vectors, which may lie anywhere in half types.
+// Booleans are stored instead of added, so they do not queue up.
 inline bool aggregates(const Problem& problem, const Layout& layout, const Tuning& tuning) {
-  const int values = values_per_access(problem, layout);
-  return values * size_of(problem.dtype) == kAccessBytes && problem.dtype != DType::kBool &&
-         layout.inner.size >= int64_t{kMinTileUnits} * values &&
+  const bool anywhere =
+      is_half(problem.dtype) && layout.inner.self_stride == 1 && layout.inner.source_stride == 1;
+  const int64_t values = kAccessBytes / static_cast<int64_t>(size_of(problem.dtype));
+  return (has_vectors(problem, layout) || anywhere) && problem.dtype != DType::kBool &&
+         layout.inner.size >= kMinTileUnits * values &&
          problem.entries >= tuning.min_tile_entries && problem.bins < UINT32_MAX;
 }
 
@@ -131,15 +140,16 @@ inline AtomicArgs make_atomic_args(const Problem& problem, const Layout& layout,
   args.first_byte = reinterpret_cast<uint64_t>(problem.self);
   args.end_byte = args.first_byte + static_cast<uint64_t>(reach) * size_of(problem.dtype);
   args.entries = static_cast<uint32_t>(problem.entries);
-  const int64_t units = layout.inner.size / values;
+  const int64_t units = ceil_div<int64_t>(layout.inner.size, values);
   args.units = divide_by(units);
   args.total_units = static_cast<uint64_t>(units * problem.entries * layout.outer_size);
   return args;
 }
 
-inline AtomicPlan plan_atomic(const Problem& problem, const Layout& layout, const Device& device) {
+inline AtomicPlan plan_atomic(const Problem& problem, const Layout& layout, const Device& device,
+                              int values) {
   AtomicPlan plan;
-  plan.values = values_per_access(problem, layout);
+  plan.values = values;
   plan.args = make_atomic_args(problem, layout, plan.values);
   // In a small problem each thread has one unit, so that no unit waits for another.
   const uint64_t threads = uint64_t(device.sms) * kAtomicThreads;
@@ -153,8 +163,10 @@ inline AtomicPlan plan_atomic(const Problem& problem, const Layout& layout, cons
 }
 
 inline TilesPlan plan_tiles(const Problem& problem, const Layout& layout, const Device& device) {
-  const AtomicPlan atomic = plan_atomic(problem, layout, device);
   TilesPlan plan;
+  plan.anywhere = !has_vectors(problem, layout);
+  const int values = kAccessBytes / static_cast<int>(size_of(problem.dtype));
+  const AtomicPlan atomic = plan_atomic(problem, layout, device, values);
   plan.args = atomic.args;
   // The tiles of a row are equally wide.
   const int64_t units = atomic.args.units.divisor;
@@ -164,6 +176,13 @@ inline TilesPlan plan_tiles(const Problem& problem, const Layout& layout, const 
   tile.rows = atomic.block_units / static_cast<uint32_t>(tile_units);
   tile.slot_bits = static_cast<uint32_t>(tile_slot_bits(tile.rows));
   tile.row_units = static_cast<uint32_t>(units);
+  tile.row_values = static_cast<uint32_t>(layout.inner.size);
+  int64_t last = (problem.entries - 1) * problem.entry_stride + layout.inner.size;
+  for (int d = 0; d < layout.num_outer; ++d) {
+    last += (layout.outer[d].size - 1) * layout.outer[d].source_stride;
+  }
+  tile.source_end = reinterpret_cast<uint64_t>(problem.source) +
+                    static_cast<uint64_t>(last) * size_of(problem.dtype);
   tile.columns = divide_by(ceil_div(units, tile_units));
   tile.per_outer = FastDiv(ceil_div(plan.args.entries, tile.rows));
   const bool few_rows =
@@ -207,6 +226,7 @@ void describe(const AtomicPlan& plan, F&& f) {
 template <typename F>
 void describe(const TilesPlan& plan, F&& f) {
   f("path", "tiles");
+  f("anywhere", plan.anywhere);
   f("units", plan.tile.row_units);
   f("tile_units", plan.args.units.divisor);
   f("tile_rows", plan.tile.rows);

@@ -3,6 +3,7 @@
 // of these bins in shared memory, and add only the other rows to memory directly.
 #pragma once
 
+#include "common/warp.cuh"
 #include "index_add/paths/index_add_atomic.cuh"
 
 namespace gpuopt::index_add {
@@ -76,6 +77,34 @@ __global__ __launch_bounds__(Samples) void find_hot_bins(const Index index, uint
   if (threadIdx.x == 0) list->count = min(num_hot, max_hot);
 }
 
+// Adds a sum to memory, in parts that T can hold.
+template <typename T>
+__device__ __forceinline__ void add_sum(const AtomicArgs& args, T* address, Sum<T> sum) {
+  for (bool more = true; more;) {
+    more = false;
+    atomic_add(address, from_compute<T>(take_part<T>(sum, more)),
+               reinterpret_cast<const T*>(args.first_byte),
+               reinterpret_cast<const T*>(args.end_byte));
+  }
+}
+
+// Neighbouring lanes with equal bins are a run. If there are few runs, as in a sorted index, the
+// last lane of each gets its sum. Returns whether this lane has a sum to add. All lanes take part.
+template <typename S>
+__device__ __forceinline__ bool sum_run(uint32_t bin, S& sum) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const uint32_t below = __shfl_up_sync(0xffffffffu, bin, 1);
+  const uint32_t heads = __ballot_sync(0xffffffffu, lane == 0 || below != bin);
+  if (__popc(heads) > kWarp / 2) return true;
+  const uint32_t first = 31 - __clz(static_cast<int>(heads & (~0u >> (31 - lane))));
+#pragma unroll
+  for (uint32_t distance = 1; distance < kWarp; distance *= 2) {
+    const S other = shuffle_up(sum, distance);
+    if (lane >= first + distance) sum = plus(sum, other);
+  }
+  return lane + 1 == kWarp || (heads >> (lane + 1) & 1) != 0;
+}
+
 // blockIdx numbers ranges of block_units units. Shared memory has room for kHotCopies copies of the
 // rows of a full list.
 template <typename T, int V>
@@ -108,19 +137,45 @@ __global__ __launch_bounds__(kAtomicThreads,
   const UnitOrigin origin(args, first);
   const auto valid = static_cast<uint32_t>(min(args.total_units - first, uint64_t{block_units}));
   const auto alpha = from_scalar<S>(args.alpha);
-  for (uint32_t start = threadIdx.x; start < valid; start += kAtomicThreads * kAtomicUnroll) {
-    Addends<T, V, kAtomicUnroll> addends(args, origin, start, kAtomicThreads, valid);
+  const auto number_of = [&](int64_t bin) {
+    return num_hot > 0 ? hot.number_of(static_cast<uint32_t>(bin)) : HotBins::kNone;
+  };
+  for (uint32_t start = 0; start < valid; start += kAtomicThreads * kAtomicUnroll) {
+    Addends<T, V, kAtomicUnroll> addends(args, origin, start + threadIdx.x, kAtomicThreads, valid);
+    const auto sum_of = [&](int u, uint32_t number) {
+      const uint32_t copy = number * kHotCopies + addends.entries[u] % kHotCopies;
+      return sums + copy * width + addends.at[u];
+    };
+    if constexpr (V == 1 && std::is_floating_point_v<S>) {
+      if (args.units.divisor == 1) {  // neighbouring lanes have neighbouring entries
+#pragma unroll
+        for (int u = 0; u < kAtomicUnroll; ++u) {
+          uint32_t bin = HotBins::kNone;
+          S sum = kNothing<S>;
+          if (u < addends.count) {
+            bin = static_cast<uint32_t>(addends.bins[u]);
+            sum = scaled(to_compute(addends.vecs[u].values().values[0]), alpha);
+          }
+          if (!sum_run(bin, sum) || bin == HotBins::kNone) continue;
+          const uint32_t number = number_of(bin);
+          if (number == HotBins::kNone) {
+            add_sum(args, addends.to[u] + bin * args.bin_stride, sum);
+          } else {
+            add_in_shared(sum_of(u, number), sum);
+          }
+        }
+        continue;
+      }
+    }
 #pragma unroll
     for (int u = 0; u < kAtomicUnroll; ++u) {
       if (u >= addends.count) break;
-      const uint32_t number =
-          num_hot > 0 ? hot.number_of(static_cast<uint32_t>(addends.bins[u])) : HotBins::kNone;
+      const uint32_t number = number_of(addends.bins[u]);
       if (number == HotBins::kNone) {
         addends.add(args, u, alpha);
         continue;
       }
-      const uint32_t copy = number * kHotCopies + addends.entries[u] % kHotCopies;
-      S* sum = sums + copy * width + addends.at[u];
+      S* sum = sum_of(u, number);
       const Vec<T, V> vec = addends.vecs[u].values();
 #pragma unroll
       for (int i = 0; i < V; ++i) {
@@ -138,12 +193,7 @@ __global__ __launch_bounds__(kAtomicThreads,
       S sum = kNothing<S>;
 #pragma unroll
       for (int c = 0; c < kHotCopies; ++c) sum = plus(sum, from[c * width + at]);
-      for (bool more = true; more;) {
-        more = false;
-        atomic_add(row + at * args.self_inner_stride, from_compute<T>(take_part<T>(sum, more)),
-                   reinterpret_cast<const T*>(args.first_byte),
-                   reinterpret_cast<const T*>(args.end_byte));
-      }
+      add_sum(args, row + at * args.self_inner_stride, sum);
     }
   }
 }

@@ -2,8 +2,9 @@
 #include <type_traits>
 
 #include "common/launch.cuh"
+#include "upsample/paths/upsample_backward_factor.cuh"
 #include "upsample/paths/upsample_backward_pixels.cuh"
-#include "upsample/paths/upsample_backward_rows.cuh"
+#include "upsample/paths/upsample_backward_tiles.cuh"
 #include "upsample/upsample.h"
 
 namespace gpuopt::upsample {
@@ -43,11 +44,12 @@ cudaError_t launch_factor(const BackwardPlan& plan, cudaStream_t stream) {
   return launch_factor<T, 2>(plan, stream);
 }
 
-template <typename T>
-cudaError_t launch_rows(const BackwardPlan& plan, cudaStream_t stream) {
-  return plan.aligned
-             ? launch_kernel(backward_rows_kernel<T, true>, plan.launch, stream, plan.args)
-             : launch_kernel(backward_rows_kernel<T, false>, plan.launch, stream, plan.args);
+template <typename T, int kColumns = kLeastColumns>
+cudaError_t launch_tiles(const BackwardPlan& plan, cudaStream_t stream) {
+  if constexpr (kColumns < kMostColumns) {
+    if (plan.most > kColumns) return launch_tiles<T, kColumns + 1>(plan, stream);
+  }
+  return launch_kernel(backward_tiles_kernel<T, kColumns, true>, plan.launch, stream, plan.args);
 }
 
 template <typename T, int kElements, int kMost>
@@ -83,7 +85,12 @@ template <typename T>
 cudaError_t launch_typed(const BackwardPlan& plan, cudaStream_t stream) {
   if constexpr (sizeof(T) > 1) {
     if (plan.path == BackwardPath::kFactor) return launch_factor<T>(plan, stream);
-    if (plan.path == BackwardPath::kRows) return launch_rows<T>(plan, stream);
+    if (plan.path == BackwardPath::kTiles) {
+      return plan.args.pixel_units.divisor == 1
+                 ? launch_tiles<T>(plan, stream)
+                 : launch_kernel(backward_tiles_kernel<T, kLaneColumns, false>, plan.launch, stream,
+                                 plan.args);
+    }
     if constexpr (kVecSize<T> >= 8) {
       if (plan.elements == 8) return launch_units<T, 8>(plan, stream);
     }

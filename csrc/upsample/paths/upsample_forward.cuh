@@ -157,9 +157,9 @@ __global__ void __launch_bounds__(kForwardThreads)
   copy_vecs(args, [&](uint32_t vec) {
     return words_of(gather<Unit, kRepeat, kPixels, kLong>(args, vec * kUnits));
   });
-  // The units after the last whole vector.
-  const uint32_t rest = args.vecs * kUnits + threadIdx.x;
-  if (blockIdx.x == 0 && rest < args.units) {
+  // The units after the last whole vector, or all units of a small problem.
+  const uint32_t rest = args.vecs * kUnits + blockIdx.x * kForwardThreads + threadIdx.x;
+  if (rest < args.units) {
     static_cast<Unit*>(args.out)[rest] = gather<Unit, 1, kPixels, kLong>(args, rest).values[0];
   }
 }
