@@ -71,8 +71,8 @@ struct ShortRowsPlan {
   Args args = {};
 };
 
-// Other short rows without gaps between them. A block copies its rows to shared memory as one
-// piece.
+// Other short rows without gaps between them, or one row for all. A block copies its rows to shared
+// memory as one piece.
 struct TilePlan {
   static constexpr const char* kName = "tile";
   Args args = {};

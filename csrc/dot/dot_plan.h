@@ -179,9 +179,11 @@ inline Choice choose(const Problem& problem, const Device& device, const Tuning&
                           (one_row || (self.row_stride - tensor.row_stride) % values == 0);
   const bool aligned =
       same_shift && misalignment(self) == 0 && (one_row || self.row_stride % values == 0);
-  const bool back_to_back = contiguous && !one_row && self.row_stride == problem.size &&
-                            tensor.row_stride == problem.size && misalignment(self) == 0 &&
-                            misalignment(tensor) == 0;
+  const auto follows = [&](const Operand& operand) {
+    return (operand.row_stride == problem.size || operand.row_stride == 0) &&
+           misalignment(operand) == 0;
+  };
+  const bool back_to_back = contiguous && !one_row && follows(self) && follows(tensor);
   const bool whole_vecs = aligned && problem.size % values == 0;
   const int64_t row_bytes = problem.size * static_cast<int64_t>(size_of(problem.dtype));
   if (contiguous && aligned && one_row) return choose_line(device, tuning, vecs);

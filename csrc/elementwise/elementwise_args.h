@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "common/dtype.h"
 #include "common/index.h"
@@ -11,6 +12,9 @@ namespace gpuopt::elementwise {
 
 // ATen's limit for CUDA operands, counted after dimensions have been merged.
 constexpr int kMaxDims = 25;
+// Dimensions of one launch. Problems of more are split, because copying arguments is part of the
+// time of a small problem: dimensions of three operands take 24 bytes each.
+constexpr int kKernelDims = 6;
 
 // The threads of a block, measured on an H200 with mul (microseconds, fp32 / bf16; L2 flushed):
 //   dense, 2^25:  128 threads x 1 vector 98.1 / 52.7, x 2 98.5 / 52.1, x 4 99.0 / 52.8;
@@ -26,6 +30,13 @@ struct VectorArgs {
   int64_t numel;
 };
 
+// A dimension in a kernel. What a thread reads of it lies together.
+template <int kOperands>
+struct KernelDim {
+  FastDiv size;
+  uint32_t strides[kOperands];
+};
+
 // Operands with strides, in elements. Counts and offsets fit 32 bits: larger problems are split.
 template <int kOperands>
 struct StridedArgs {
@@ -35,8 +46,7 @@ struct StridedArgs {
   DType dtype;
   int num_dims;
   uint32_t numel;
-  FastDiv sizes[kMaxDims];
-  uint32_t strides[kOperands][kMaxDims];
+  KernelDim<kOperands> dims[kKernelDims];
 };
 
 // How the kernel of rows reads its inputs.
@@ -87,6 +97,11 @@ void describe(const VectorArgs<kOperands>& args, F&& f) {
   f("numel", args.numel);
 }
 template <int kOperands, typename F>
+void describe(const KernelDim<kOperands>& dim, F&& f) {
+  f("size", dim.size);
+  f("strides", dim.strides);
+}
+template <int kOperands, typename F>
 void describe(const StridedArgs<kOperands>& args, F&& f) {
   f("data", args.data);
   f("dtypes", args.dtypes);
@@ -94,8 +109,7 @@ void describe(const StridedArgs<kOperands>& args, F&& f) {
   f("dtype", args.dtype);
   f("num_dims", args.num_dims);
   f("numel", args.numel);
-  f("sizes", args.sizes);
-  f("strides", args.strides);
+  f("dims", std::span(args.dims, args.num_dims));
 }
 template <typename F>
 void describe(const TileGrid& grid, F&& f) {

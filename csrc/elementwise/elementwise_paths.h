@@ -69,6 +69,7 @@ struct GeneralPlan {
   static constexpr const char* kName = "general";
   StridedArgs<kInputs + 1> args;
   int values;  // per thread: 2 or 4
+  bool one_type;
 };
 
 template <int kInputs>
@@ -126,6 +127,7 @@ void describe(const GeneralPlan<kInputs>& plan, F&& f) {
   f("path", plan.kName);
   f("args", plan.args);
   f("values", plan.values);
+  f("one_type", plan.one_type);
 }
 template <int kInputs, typename F>
 void describe(const Launch<kInputs>& launch, F&& f) {

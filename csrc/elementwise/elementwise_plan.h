@@ -46,13 +46,13 @@ StridedArgs<kInputs + 1> strided_args(const Problem<kInputs>& problem,
   args.dtype = problem.dtype;
   args.num_dims = layout.num_dims;
   args.numel = static_cast<uint32_t>(layout.numel);
-  for (int d = 0; d < layout.num_dims; ++d) args.sizes[d] = divide_by(dims[d].size);
+  for (int d = 0; d < layout.num_dims; ++d) args.dims[d].size = divide_by(dims[d].size);
   for (int k = 0; k <= kInputs; ++k) {
     args.data[k] = problem.operands[k].data;
     args.dtypes[k] = problem.operands[k].dtype;
     args.linear[k] = layout.linear[k];
     for (int d = 0; d < layout.num_dims; ++d) {
-      args.strides[k][d] = static_cast<uint32_t>(dims[d].strides[k]);
+      args.dims[d].strides[k] = static_cast<uint32_t>(dims[d].strides[k]);
     }
   }
   return args;
@@ -62,7 +62,7 @@ StridedArgs<kInputs + 1> strided_args(const Problem<kInputs>& problem,
 template <int kInputs, typename Path>
 Launch<kInputs> in_blocks(const Path& path, int64_t items, int per_thread) {
   const int64_t blocks = ceil_div<int64_t>(items, kThreads * per_thread);
-  return {path, {static_cast<unsigned>(blocks), kThreads}};
+  return {path, {static_cast<unsigned>(blocks), kThreads, 0, /*use_pdl=*/true}};
 }
 
 template <int kInputs>
@@ -100,8 +100,8 @@ template <int kInputs>
 Launch<kInputs> plan_rows(const Problem<kInputs>& problem, const Layout<kInputs>& layout,
                           Access access, const Tuning& tuning) {
   RowsPlan<kInputs> plan{strided_args(problem, layout, layout.dims), access, 1};
-  plan.args.sizes[0] = divide_by(std::max<int64_t>(layout.dims[0].size / layout.values, 1));
-  for (auto& strides : plan.args.strides) strides[0] *= static_cast<uint32_t>(layout.values);
+  plan.args.dims[0].size = divide_by(std::max<int64_t>(layout.dims[0].size / layout.values, 1));
+  for (auto& stride : plan.args.dims[0].strides) stride *= static_cast<uint32_t>(layout.values);
   const int64_t vecs = ceil_div(layout.numel, layout.values);
   const bool may_have_two = access == Access::kAligned && size_of(problem.dtype) >= 2;
   if (may_have_two && vecs >= tuning.two_vecs && layout.inputs_repeat) plan.vecs = 2;
@@ -183,7 +183,7 @@ Launch<kInputs> plan_tiles(const Problem<kInputs>& problem, const Layout<kInputs
                       turned.packed};
   return {TiledPlan<kInputs>{strided_args(problem, layout, dims), grid, packed},
           {static_cast<unsigned>(tiles_i * tiles_j * outer), kTileThreads,
-           static_cast<size_t>(tiles * tile.bytes)}};
+           static_cast<size_t>(tiles * tile.bytes), /*use_pdl=*/true}};
 }
 
 // Whether vectors of the output are worth it where neither rows nor tiles support the problem.
@@ -221,7 +221,8 @@ template <int kInputs>
 Launch<kInputs> plan_general(const Problem<kInputs>& problem, const Layout<kInputs>& layout,
                              const Tuning& tuning) {
   const int values = layout.numel < tuning.four_values ? 2 : 4;
-  const GeneralPlan<kInputs> plan{strided_args(problem, layout, layout.dims), values};
+  const GeneralPlan<kInputs> plan{strided_args(problem, layout, layout.dims), values,
+                                  layout.one_type};
   return in_blocks<kInputs>(plan, layout.numel, values);
 }
 
@@ -231,7 +232,7 @@ std::optional<Launch<kInputs>> plan_launch(const Problem<kInputs>& problem, Type
                                            const Device& device, const Tuning& tuning) {
   const Layout<kInputs> layout(problem);
   if (is_one_run(problem, layout)) return plan_vector(problem, layout, tuning);
-  if (!fits_32_bits(layout)) return {};
+  if (!fits_one_launch(layout)) return {};
   const bool every_path = types == Types::kAll || category_of(problem.dtype) == Category::kFloat;
   const bool small = layout.numel < tuning.small;
   if (const auto access = access_of_rows(problem, layout)) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "common/strided.h"
 #include "elementwise/elementwise_args.h"
@@ -36,27 +37,6 @@ bool promotes(const Problem<kInputs>& problem) {
     if (category_of(problem.operands[k].dtype) > own) return false;
   }
   return category_of(problem.operands[0].dtype) >= own;
-}
-
-// Splits along the dimension that reaches farthest in any operand. The parts of a problem that is
-// too large for one launch stay so large that the extra launches cost nothing.
-template <int kInputs>
-void halve(const Problem<kInputs>& problem, Problem<kInputs>& first, Problem<kInputs>& second) {
-  int widest = 0;
-  int64_t reach = -1;
-  for (int d = 0; d < problem.num_dims; ++d) {
-    for (const Operand& operand : problem.operands) {
-      const int64_t own = (problem.sizes[d] - 1) * operand.strides[d];
-      if (own > reach) widest = d, reach = own;
-    }
-  }
-  first = second = problem;
-  first.sizes[widest] = half_of(problem.sizes[widest]);
-  second.sizes[widest] = problem.sizes[widest] - first.sizes[widest];
-  for (Operand& operand : second.operands) {
-    operand.data =
-        moved(operand.data, operand.strides[widest] * first.sizes[widest], operand.dtype);
-  }
 }
 
 // ---------------------------------------------------------------- merged dimensions
@@ -131,10 +111,10 @@ bool is_one_run(const Problem<kInputs>& problem, const Layout<kInputs>& layout) 
   return layout.one_type;
 }
 
-// Whether counts and offsets fit 32 bits.
+// Whether counts and offsets fit 32 bits, and dimensions the arguments of a kernel.
 template <int kInputs>
-bool fits_32_bits(const Layout<kInputs>& layout) {
-  if (layout.numel > kMaxIndex32) return false;
+bool fits_one_launch(const Layout<kInputs>& layout) {
+  if (layout.numel > kMaxIndex32 || layout.num_dims > kKernelDims) return false;
   for (int k = 0; k <= kInputs; ++k) {
     int64_t extent = 0;
     for (int d = 0; d < layout.num_dims; ++d) {
@@ -143,6 +123,37 @@ bool fits_32_bits(const Layout<kInputs>& layout) {
     if (extent > kMaxIndex32) return false;
   }
   return true;
+}
+
+// Splits along the dimension that reaches farthest in any operand, or along the smallest one if
+// there are too many. The parts of a problem whose offsets need more than 32 bits stay so large
+// that the extra launches cost nothing.
+template <int kInputs>
+void halve(const Problem<kInputs>& problem, Problem<kInputs>& first, Problem<kInputs>& second) {
+  const Layout<kInputs> layout(problem);
+  const auto& dims = layout.dims;
+  const auto reach = [](const Dim<kInputs + 1>& dim) {
+    return (dim.size - 1) * *std::max_element(std::begin(dim.strides), std::end(dim.strides));
+  };
+  const auto* const end = dims + layout.num_dims;
+  const auto* const chosen =
+      layout.num_dims > kKernelDims
+          ? std::min_element(dims, end, [](auto& a, auto& b) { return a.size < b.size; })
+          : std::max_element(dims, end, [&](auto& a, auto& b) { return reach(a) < reach(b); });
+  first = problem;
+  first.num_dims = layout.num_dims;
+  for (int d = 0; d < layout.num_dims; ++d) {
+    first.sizes[d] = dims[d].size;
+    for (int k = 0; k <= kInputs; ++k) first.operands[k].strides[d] = dims[d].strides[k];
+  }
+  second = first;
+  const auto d = chosen - dims;
+  const int64_t half = half_of(chosen->size);
+  first.sizes[d] = half;
+  second.sizes[d] -= half;
+  for (Operand& operand : second.operands) {
+    operand.data = moved(operand.data, operand.strides[d] * half, operand.dtype);
+  }
 }
 
 }  // namespace gpuopt::elementwise

@@ -52,6 +52,31 @@ struct Args {
   bool reverse = false;
 };
 
+// A tensor in the tiles of columns that a block copies together (scan_tiles.h). Axis 0 has the rows
+// of a tile, axes 1 and 2 its columns.
+struct TileTensor {
+  int64_t strides[3] = {};  // in elements
+  uint32_t steps[3] = {};   // the same in shared memory
+  uint8_t order[3] = {};    // the axes, innermost in memory first
+  bool in_vecs = false;     // segments are copied in vectors, else value by value
+  bool is_flat = false;     // the segments along order[1] lie behind each other
+  bool reads_vecs = false;  // a thread's rows are whole vectors in shared memory
+  FastDiv vecs;             // of a segment
+  FastDiv segments;         // along order[1]
+  uint32_t bytes = 0;       // of shared memory
+  int64_t span = 0;         // elements from the first of the tensor to its last
+};
+
+// Arguments of the kernels of columns whose units are single values.
+struct TileArgs : Args {
+  TileTensor tensors[3];        // in, out, second
+  int64_t sizes[2] = {1, 1};    // of the dimensions of columns
+  uint32_t widths[2] = {1, 1};  // of a tile. Their product is x, and both are powers of two
+  FastDiv first_tiles;          // tiles along the first dimension
+  uint32_t buffers = 1;         // of the inputs
+  int64_t initial_strides[2] = {};
+};
+
 // How the values of units belong to rows and chunks.
 enum class Packing : uint8_t {
   kWhole,    // all values of a unit belong to one row

@@ -10,59 +10,12 @@
 
 #include <numeric>
 
+#include "scan/scan_kernels.h"
 #include "scan/scan_problem.h"
+#include "scan/scan_tiles.h"
 #include "scan/scan_tuning.h"
 
 namespace gpuopt::scan {
-
-// What depends on the types of a kernel. Sums of a pair of dtypes without kernels of their own read
-// one value at a time through a switch over the dtype (AnyType).
-struct Kernels {
-  int inputs = 1;
-  int values = 1;        // of a vector; 1 if the kernels read single values only
-  int units = 1;         // vectors in flight, for each input
-  int single_units = 1;  // single values in flight, for each input
-  int value_bytes = 1;   // of a value of one input in shared memory
-  int records = 1;       // of look-back, for one result
-};
-
-constexpr Kernels kernels_of(bool own, size_t in_bytes, size_t bytes, Category category,
-                             int inputs) {
-  Kernels kernels;
-  kernels.inputs = inputs;
-  if (own) kernels.values = kAccessBytes / static_cast<int>(std::max(in_bytes, bytes));
-  kernels.single_units = (own && bytes == kAccessBytes ? kVecUnits : kSingleUnits) / inputs;
-  kernels.units = kernels.values > 1 ? kVecUnits / inputs : kernels.single_units;
-  // Values of any dtype are converted before: integers to int64, fp16 and bf16 to f32.
-  const size_t converted = category <= Category::kInteger ? 8 : std::max<size_t>(bytes, 4);
-  kernels.value_bytes = static_cast<int>(own ? in_bytes : converted);
-  // Results between tiles are int64 or f64. A record holds 8 bytes.
-  kernels.records = inputs * (category == Category::kComplex ? 2 : 1);
-  return kernels;
-}
-
-constexpr bool has_own_sum(DType in, DType dtype) {
-  switch (dtype) {
-    case DType::kInt64:
-      return in == dtype || in == DType::kBool || in == DType::kUInt8 || in == DType::kInt32;
-    case DType::kFloat32:
-      return in == dtype || in == DType::kFloat16 || in == DType::kBFloat16;
-    case DType::kFloat16:
-    case DType::kBFloat16:
-    case DType::kFloat64:
-    case DType::kComplex64:
-      return in == dtype;
-    default:
-      return false;
-  }
-}
-
-inline Kernels kernels_of(const Problem& problem) {
-  const int inputs = problem.second != nullptr ? 2 : 1;
-  const bool own = inputs == 2 || has_own_sum(problem.in_dtype, problem.dtype);
-  return kernels_of(own, size_of(problem.in_dtype), size_of(problem.dtype),
-                    category_of(problem.dtype), inputs);
-}
 
 enum class Path : uint8_t {
   kPacked,        // a warp scans one or several whole rows
@@ -93,9 +46,9 @@ struct Layout {
   int warps = 1;  // of a block
   int64_t tiles = 1;
 
-  Dim column;
-  int x = 1;
-  int64_t column_tiles = 1;
+  Dim column, second_column;
+  int x = 1, widths[2] = {1, 1};
+  int64_t column_tiles = 1, first_tiles = 1;
 
   int64_t blocks = 1;
 
@@ -219,6 +172,77 @@ inline void plan_rows(Layout& layout, const Problem& problem, const Kernels& ker
   layout.blocks = layout.rows;
 }
 
+// Shares the rows of columns out among tiles. `units`: rows of a thread; `split_units`: if every
+// tile has a block, for a number of tiles.
+template <typename SplitUnits>
+void plan_column_tiles(Layout& layout, int64_t length, int units, const SplitUnits& split_units,
+                       const Tuning& tuning) {
+  layout.blocks = layout.rows * layout.column_tiles;
+  const int64_t high = kThreads / layout.x;
+  const auto use_units = [&](int64_t count) {
+    layout.units = static_cast<int>(count);
+    layout.tiles = ceil_div(length, high * layout.units);
+  };
+  use_units(units);
+  if (layout.tiles > tuning.unsplit_tiles && layout.blocks < tuning.split_columns_below) {
+    layout.path = Path::kSplitColumns;
+    layout.warps = kMaxWarps;
+    use_units(split_units(layout.blocks * layout.tiles));
+    layout.blocks *= layout.tiles;
+    return;
+  }
+  layout.path = Path::kColumns;
+  const int64_t rows = ceil_div<int64_t>(length, layout.units * layout.tiles);
+  layout.warps = static_cast<int>(ceil_div<int64_t>(rows * layout.x, kWarp));
+}
+
+// Units are vectors.
+inline void plan_vector_columns(Layout& layout, const Problem& problem, const Kernels& kernels,
+                                const Tuning& tuning) {
+  layout.values = kernels.values;
+  const int64_t width = ceil_div<int64_t>(layout.column.size, layout.values);
+  layout.x = static_cast<int>(std::min<int64_t>(pow2_ceil(width), kWarp));
+  const auto column_blocks = [&] { return layout.rows * ceil_div<int64_t>(width, layout.x); };
+  const int narrow = std::min(tuning.narrow, tuning.narrow_values / layout.values);
+  while (layout.x > narrow && column_blocks() < tuning.wide_blocks) layout.x /= 2;
+  layout.column_tiles = ceil_div<int64_t>(width, layout.x);
+  const int rows = kColumnRows / kernels.inputs;
+  plan_column_tiles(
+      layout, problem.scanned.size, rows,
+      [&](int64_t tiles) { return rows / 2 * tile_times(2 * tiles, tuning); }, tuning);
+}
+
+// Units are single values, and a block copies tiles together. A tile is wide enough along the
+// columns for whole sectors, and wider if its columns are short.
+inline void plan_shared_columns(Layout& layout, const Problem& problem, const Kernels& kernels,
+                                const Tuning& tuning) {
+  const int64_t length = problem.scanned.size;
+  const auto units = static_cast<int>(
+      kTileBytes / std::max<int64_t>(kernels.value_bytes * kernels.inputs, problem.item(1)));
+  if (layout.second_column.size > 1) {
+    // Both sides of a tile are a sector at least.
+    layout.widths[0] = layout.widths[1] = kernels.value_bytes <= 4 ? kTileSide : kTileSide / 2;
+  } else {
+    const int64_t high = pow2_ceil(std::min<int64_t>(ceil_div<int64_t>(length, units), kThreads));
+    const int least = std::max(kTileRowBytes / kernels.value_bytes, kLeastColumns);
+    int64_t& width = layout.column_tiles;
+    width =
+        std::min<int64_t>(std::max<int64_t>(kThreads / high, least), pow2_ceil(layout.column.size));
+    const auto blocks = [&] { return layout.rows * ceil_div(layout.column.size, width); };
+    while (width > least && blocks() < tuning.wide_blocks) width /= 2;
+    layout.widths[0] = static_cast<int>(width);
+  }
+  layout.x = layout.widths[0] * layout.widths[1];
+  layout.first_tiles = ceil_div<int64_t>(layout.column.size, layout.widths[0]);
+  layout.column_tiles =
+      layout.first_tiles * ceil_div<int64_t>(layout.second_column.size, layout.widths[1]);
+  // Rows of a thread are no more than needed, in vectors.
+  const auto rows = static_cast<int>(std::min<int64_t>(units, ceil_div<int64_t>(length, 16) * 16));
+  plan_column_tiles(
+      layout, length, rows,
+      [&](int64_t tiles) { return rows * std::min(2, tile_times(tiles, tuning)); }, tuning);
+}
+
 inline void plan_columns(Layout& layout, const Problem& problem, const Kernels& kernels,
                          const Tuning& tuning) {
   layout.second_is_one = layout.column.second_stride == 0;
@@ -226,45 +250,57 @@ inline void plan_columns(Layout& layout, const Problem& problem, const Kernels& 
     return problem.scanned.stride(k) % kernels.values == 0;
   });
   if (kernels.values > 1 && layout.column.size % kernels.values == 0 && whole_rows &&
+      layout.second_column.size == 1 &&
       vecs_are_aligned(problem, layout, layout.column, kernels.values)) {
-    layout.values = kernels.values;
+    return plan_vector_columns(layout, problem, kernels, tuning);
   }
-  const int64_t width = ceil_div<int64_t>(layout.column.size, layout.values);
-  layout.x = static_cast<int>(std::min<int64_t>(pow2_ceil(width), kWarp));
-  const auto column_blocks = [&] { return layout.rows * ceil_div<int64_t>(width, layout.x); };
-  const int narrow = std::min(tuning.narrow, tuning.narrow_values / layout.values);
-  while (layout.x > narrow && column_blocks() < tuning.wide_blocks) layout.x /= 2;
-  layout.column_tiles = ceil_div<int64_t>(width, layout.x);
-  const int64_t high = kWarp / layout.x, length = problem.scanned.size;
-  layout.blocks = column_blocks();
-  const auto use_units = [&](int units) {
-    layout.units = units;
-    layout.tiles = ceil_div(length, high * units * kMaxWarps);
-  };
-  const int rows = kColumnRows / kernels.inputs;
-  use_units(rows);
-  if (layout.tiles > tuning.unsplit_tiles && layout.blocks < tuning.split_columns_below) {
-    layout.path = Path::kSplitColumns;
-    layout.warps = kMaxWarps;
-    use_units(rows / 2 * tile_times(2 * layout.blocks * layout.tiles, tuning));
-    layout.blocks *= layout.tiles;
-    return;
+  plan_shared_columns(layout, problem, kernels, tuning);
+}
+
+// Takes a dimension out of the outer ones.
+inline Dim take_outer(Layout& layout, int index) {
+  const Dim dim = layout.outer[index];
+  std::copy(layout.outer + index + 1, layout.outer + layout.num_outer, layout.outer + index);
+  --layout.num_outer;
+  return dim;
+}
+
+// The dimension along which results lie closest, if these are closer than along the scanned one
+// and enough for a tile. Otherwise -1.
+inline int closest_in_result(const Layout& layout, const Problem& problem) {
+  int closest = -1;
+  int64_t stride = problem.scanned.size > 1 ? memory_order(problem.scanned.out_stride) : INT64_MAX;
+  for (int d = 0; d < layout.num_outer; ++d) {
+    const int64_t own = memory_order(layout.outer[d].out_stride);
+    if (own < stride) closest = d, stride = own;
   }
-  layout.path = Path::kColumns;
-  layout.warps = static_cast<int>(ceil_div(length, high * layout.units * layout.tiles));
+  return closest >= 0 && layout.outer[closest].size >= kLeastColumns ? closest : -1;
 }
 
 inline Layout make_layout(const Problem& problem, const Kernels& kernels, const Tuning& tuning) {
   Layout layout;
   layout.num_outer = merge_dims(problem, layout.outer);
   const bool by_out = problem.is_ordered_by_out();
-  const bool columns =
-      layout.num_outer > 0 && problem.scanned.size > 1 &&
-      memory_order(layout.outer[0].stride(by_out)) < memory_order(problem.scanned.stride(by_out));
-  if (columns) {
-    layout.column = layout.outer[0];
-    --layout.num_outer;
-    std::copy(layout.outer + 1, layout.outer + 1 + layout.num_outer, layout.outer);
+  const int closest = by_out ? -1 : closest_in_result(layout, problem);
+  const bool inner_columns =
+      layout.num_outer > 0 &&
+      (problem.scanned.size == 1 ||
+       memory_order(layout.outer[0].stride(by_out)) < memory_order(problem.scanned.stride(by_out)));
+  const bool is_wide = layout.num_outer > 0 && layout.outer[0].size >= kLeastColumns;
+  // Rows of one value are columns only if a result lies in another order than its input.
+  const bool is_moved = closest > 0 || (closest == 0 && !inner_columns);
+  bool columns = problem.scanned.size > 1 ? inner_columns || is_moved : is_moved && is_wide;
+  if (!columns && is_wide && kernels.is_own && kernels.inputs == 1 && problem.scanned.size > 1) {
+    // Short rows that no vectors fit are columns that lie across memory.
+    Layout by_rows = layout;
+    plan_rows(by_rows, problem, kernels, tuning);
+    columns = by_rows.path == Path::kPacked && by_rows.values == 1 && kernels.values > 1;
+  }
+  if (columns && is_moved && inner_columns && is_wide) {
+    layout.second_column = take_outer(layout, closest);
+    layout.column = take_outer(layout, 0);
+  } else if (columns) {
+    layout.column = take_outer(layout, inner_columns ? 0 : std::max(closest, 0));
   }
   for (int d = 0; d < layout.num_outer; ++d) layout.rows *= layout.outer[d].size;
   if (columns) {

@@ -23,7 +23,7 @@ struct Plan {
   LaunchShape launch;
   // Look-back needs so many records. A launch before this one clears them.
   int64_t records = 0;
-  Args args;  // without the address of the records
+  TileArgs args;  // without the address of the records. Other kernels take its base
 };
 
 template <typename F>
@@ -36,6 +36,16 @@ void describe(const KernelDims& dims, F&& f) {
   f("initial_strides", kept(dims.initial_strides));
 }
 
+template <typename F>
+void describe(const TileTensor& tensor, F&& f) {
+  f("strides", tensor.strides);
+  f("steps", tensor.steps);
+  f("in_vecs", tensor.in_vecs);
+  f("is_flat", tensor.is_flat);
+  f("reads_vecs", tensor.reads_vecs);
+  f("bytes", tensor.bytes);
+}
+
 // Names what a plan has. The members of its launch and arguments are named as its own.
 template <typename F>
 void describe(const Plan& plan, F&& f) {
@@ -45,7 +55,7 @@ void describe(const Plan& plan, F&& f) {
   f("shifted", plan.shifted);
   f("records", plan.records);
   describe(plan.launch, f);
-  const Args& args = plan.args;
+  const TileArgs& args = plan.args;
   f("in", args.in);
   f("out", args.out);
   f("second", args.second);
@@ -64,14 +74,43 @@ void describe(const Plan& plan, F&& f) {
   f("in_column_stride", args.in_column_stride);
   f("out_column_stride", args.out_column_stride);
   f("x", args.x);
+  f("column_sizes", args.sizes);
+  f("widths", args.widths);
+  f("tensors", args.tensors);
   f("dense", args.dense);
   f("second_is_one", args.second_is_one);
 }
 
 namespace detail {
 
-inline Args make_args(const Problem& problem, const Layout& layout, const Tuning& tuning) {
-  Args args;
+// Completes the arguments of columns whose units are single values.
+inline void add_tiles(TileArgs& args, const Problem& problem, const Layout& layout,
+                      const Kernels& kernels) {
+  const int64_t rows = int64_t{kWarp} * layout.warps / layout.x * layout.units;
+  const TileAxis axes[3] = {{rows, problem.scanned},
+                            {layout.widths[0], layout.column},
+                            {layout.widths[1], layout.second_column}};
+  for (int k = 0; k < 3; ++k) {
+    if (k == 2 && problem.second == nullptr) break;
+    // Types without kernels of their own are converted one by one.
+    const auto bytes = static_cast<int64_t>(kernels.is_own ? problem.item(k) : kernels.value_bytes);
+    const int64_t values = kernels.is_own ? kAccessBytes / bytes : 1;
+    args.tensors[k] =
+        make_tile_tensor(problem, axes, layout.outer, layout.num_outer, k, values, bytes);
+    args.tensors[k].reads_vecs = args.tensors[k].reads_vecs && layout.units % values == 0;
+  }
+  for (int d = 0; d < 2; ++d) {
+    args.sizes[d] = axes[d + 1].dim.size;
+    args.widths[d] = static_cast<uint32_t>(layout.widths[d]);
+    args.initial_strides[d] = axes[d + 1].dim.initial_stride;
+  }
+  args.first_tiles = divide_by(layout.first_tiles);
+  args.buffers = layout.path == Path::kColumns && layout.tiles > 1 ? 2 : 1;
+}
+
+inline TileArgs make_args(const Problem& problem, const Layout& layout, const Kernels& kernels,
+                          const Tuning& tuning) {
+  TileArgs args;
   args.in = problem.in;
   args.out = problem.out;
   args.second = problem.second;
@@ -111,6 +150,8 @@ inline Args make_args(const Problem& problem, const Layout& layout, const Tuning
   args.exclusive = problem.exclusive;
   args.second_is_one = layout.second_is_one;
   args.reverse = problem.reverse;
+  if (layout.path >= Path::kColumns && layout.values == 1)
+    add_tiles(args, problem, layout, kernels);
   return args;
 }
 
@@ -119,7 +160,8 @@ inline Packing packing_of(const Layout& layout, int64_t length) {
   return layout.chunk_rows * length % layout.values == 0 ? Packing::kShared : Packing::kShifted;
 }
 
-inline LaunchShape launch_of(const Layout& layout, const Kernels& kernels, bool clusters) {
+inline LaunchShape launch_of(const Layout& layout, const Kernels& kernels, const TileArgs& args,
+                             bool clusters) {
   LaunchShape shape;
   shape.blocks = static_cast<unsigned>(layout.blocks);
   shape.threads = static_cast<unsigned>(kWarp * layout.warps);
@@ -129,7 +171,10 @@ inline LaunchShape launch_of(const Layout& layout, const Kernels& kernels, bool 
   // Columns that a block scans tile by tile have the next tile in a second buffer.
   const int buffers = layout.path == Path::kColumns && layout.tiles > 1 ? 2 : 1;
   const int unit_bytes = layout.values * kernels.value_bytes * kernels.inputs;
-  if (staged) {
+  if (layout.path >= Path::kColumns && layout.values == 1) {
+    const auto& [in, out, second] = args.tensors;
+    shape.shared_bytes = size_t{1} * buffers * (in.bytes + second.bytes) + out.bytes;
+  } else if (staged) {
     shape.shared_bytes = size_t{1} * buffers * layout.units * shape.threads * unit_bytes;
   }
   return shape;
@@ -153,8 +198,8 @@ inline std::optional<Plan> make_plan(const Problem& problem, const Device& devic
   plan->values = layout.values;
   plan->packing = detail::packing_of(layout, problem.scanned.size);
   plan->shifted = layout.shifted;
-  plan->launch = detail::launch_of(layout, kernels, clusters);
-  plan->args = detail::make_args(problem, layout, tuning);
+  plan->args = detail::make_args(problem, layout, kernels, tuning);
+  plan->launch = detail::launch_of(layout, kernels, plan->args, clusters);
   if (is_split && !clusters) {
     // A chain for each row, or for each column of a block.
     const int64_t columns = layout.path == Path::kSplitColumns ? layout.x * layout.values : 1;

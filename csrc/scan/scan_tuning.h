@@ -13,6 +13,13 @@ constexpr int kVecUnits = 4;              // vectors that a thread has in flight
 constexpr int kSingleUnits = 8;           // single values that a thread has in flight
 constexpr int kColumnRows = 8;            // rows of a column that a thread has in a tile
 
+// Tiles of columns that a block copies together: the bytes of a thread, the fewest bytes of a row
+// of a tile (two sectors), the side of a tile that is transposed, and the fewest columns.
+constexpr int kTileBytes = 64;
+constexpr int kTileRowBytes = 64;
+constexpr int kTileSide = 16;
+constexpr int kLeastColumns = 4;
+
 // A row of at most 8 tiles is scanned by one cluster of blocks, which needs no records, if all
 // blocks run at once. On an H100, in us, with and without (2026-11-26): f32, 2^14 3.26, 3.80;
 // 2^15 3.38, 4.01; (16, 16384) 4.39, 5.45. With more blocks, look-back is faster: (500,

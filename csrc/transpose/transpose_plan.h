@@ -96,7 +96,7 @@ inline Plan in_blocks(Plan plan, const Problem& p, int64_t batch_parts, int64_t 
   const int64_t matrices = matrices_of(p), blocks = batch_parts * row_tiles * column_tiles;
   if (std::max(blocks, matrices) > kMaxIndex32) return {};
   plan.item = p.item;
-  plan.shape = {static_cast<unsigned>(blocks), kThreads};
+  plan.shape = {static_cast<unsigned>(blocks), kThreads, 0, /*use_pdl=*/true};
   Args& args = plan.args;
   args.in = p.in;
   args.out = p.out;

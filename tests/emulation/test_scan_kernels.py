@@ -220,6 +220,36 @@ def test_columns_with_gaps(kernels, dtype, gaps):
     assert run_and_compare(kernels, source, out, 1)[1] == (gaps == (0, 0))
 
 
+@pytest.mark.parametrize("gaps", [(1, 0), (3, 2)], ids=str)
+def test_short_rows_that_no_vectors_fit_are_columns(kernels, gaps):
+    random = np.random.default_rng(0)
+    for dtype in (F16, F32):
+        source, out = (Operand(dtype, [21, 90], dense_strides([21, 90], gap=gap), 0, random) for gap in gaps)
+        assert run_and_compare(kernels, source, out, 0) == (COLUMNS, False)
+
+
+@pytest.mark.parametrize("dtype", [F16, F32, C64], ids=str)
+@pytest.mark.parametrize(
+    "sizes, order, scanned",
+    [
+        ([300, 16, 3], [1, 0, 2], 1),  # channels-last, along the channels
+        ([300, 19, 3], [1, 0, 2], 1),  # the segments of the input are one run
+        ([40, 24, 9], [1, 0, 2], 0),  # along the innermost dimension of the output
+        ([40, 23, 70], [1, 0, 2], 2),  # another dimension is innermost in each of them
+        ([40, 24, 1], [1, 0, 2], 2),  # nothing is added
+        ([50, 700, 2], [2, 1, 0], 1),
+        ([19, 700], [0, 1], 1),
+    ],
+)
+def test_tiles_that_a_block_copies_together(kernels, dtype, sizes, order, scanned):
+    random = np.random.default_rng(0)
+    for reverse in (False, True):
+        source = Operand(dtype, sizes, dense_strides(sizes, order), 0, random)
+        out = Operand(dtype, sizes, dense_strides(sizes), 0, random)
+        path, vecs = run_and_compare(kernels, source, out, scanned, reverse, exclusive=reverse)
+        assert path in (COLUMNS, SPLIT_COLUMNS) and not vecs
+
+
 @pytest.mark.parametrize("sizes, scanned", [([40, 30], 0), ([9000], 0), ([30000], 0), ([40, 30], 1), ([8, 9000], 1)])
 def test_in_place(kernels, sizes, scanned):
     random = np.random.default_rng(0)

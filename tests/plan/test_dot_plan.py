@@ -134,7 +134,7 @@ def check_limits(problem: Problem, plan: Plan, sms: int) -> None:
         assert problem.size == vecs * values and vecs <= plan.y <= WARP
         assert plan.threads == THREADS and plan.rows_per_lane == VECS_IN_FLIGHT
     elif plan.path == TILE:
-        assert contiguous and starts == (0, 0) and strides == (problem.size, problem.size)
+        assert contiguous and starts == (0, 0) and all(s in (0, problem.size) for s in strides)
         assert rows * problem.size % values == 0  # in all tiles except the last
         assert plan.y <= WARP and plan.threads == THREADS
     assert (
@@ -246,7 +246,10 @@ def check_coverage(problem: Problem, plan: Plan) -> None:
 
 
 def lane_values_of_tile(problem: Problem, plan: Plan) -> np.ndarray:
-    return np.concatenate([np.arange(lane, problem.size, plan.y) for lane in range(plan.y)])
+    """A thread reads every y-th word of 4 bytes if a row is whole words, else every y-th value."""
+    word = max(1, 4 // problem.item)
+    values = np.arange(problem.size).reshape(-1, word if problem.size % word == 0 else 1)
+    return np.concatenate([values[lane :: plan.y].ravel() for lane in range(plan.y)])
 
 
 # ---------------------------------------------------------------- random problems
@@ -383,8 +386,9 @@ def test_problems_beyond_a_launch_are_split_into_parts_that_fit(planner, problem
         (2**20, 255, {}, TILE, False, False),
         (2**20, 257, {}, ROWS, False, False),
         (2**20, 255, {"row_strides": (256, 256)}, ROWS, False, False),
-        (2**20, 255, {"row_strides": (255, 0)}, ROWS, True, False),
-        (2**20, 3, {"row_strides": (3, 0)}, VALUES, False, False),
+        (2**20, 257, {"row_strides": (257, 0)}, ROWS, True, False),
+        (2**20, 3, {"row_strides": (3, 0)}, TILE, False, False),
+        (2**20, 3, {"row_strides": (3, 0), "offsets": (0, 1)}, VALUES, False, False),
         (4096, 1024, {}, ROWS, False, False),
         (4, 2**22, {}, ROWS, False, True),
         (100, 3, {"strides": (2, 2)}, VALUES, False, False),

@@ -149,7 +149,7 @@ def check_plan(problem, plan):
         assert np.array_equal(visits([args.numel], [[1]] * len(operands)), visited)
         return
     assert (args.dtype, args.dtypes) == (problem.dtype, problem.dtypes)
-    sizes, strides = args.sizes[: args.num_dims], [s[: args.num_dims] for s in args.strides]
+    sizes, strides = [dim.size for dim in args.dims], [[dim.strides[k] for dim in args.dims] for k in operands]
     if plan.path == "rows":  # dimension 0 counts vectors
         assert all(s[0] % values == 0 for s in strides)
         sizes[0] = args.numel if args.num_dims == 1 else sizes[0] * values
@@ -273,14 +273,16 @@ def test_fast_division_is_division(planner, n, divisor):
         ([7, 2**30, 3], [[1, 8, 2**34], [1, 7, 0], [0, 1, 0]], 0),  # ragged rows
         ([2, 4], [[1, 2**33], [1, 2], [1, 2]], 0),  # large strides
         ([2**36 - 29], [[1], [1]], 1),  # a misaligned row of 2^32 vectors
+        ([2] * 8, [[2**d for d in range(8)], [2 ** (7 - d) for d in range(8)]], 0),  # too many dimensions
     ],
 )
-def test_large_problems_are_cut_into_parts_that_32_bits_index(planner, sizes, strides, offset):
+def test_large_problems_are_cut_into_parts_that_one_launch_walks(planner, sizes, strides, offset):
     problem = Operands(sizes, strides, offsets=[offset] * len(strides), dtype=UINT8)
     parts = [launch.plan for launch in problem.launches(planner)]
     assert len(parts) > 1
     assert sum(part.args.numel for part in parts) == math.prod(sizes)
     assert max(part.args.numel for part in parts) < 2**31
+    assert all(part.path == "vector" or len(part.args.dims) <= 6 for part in parts)
     starts = [part.args.data[0] for part in parts]
     assert len(set(starts)) == len(parts)  # parts begin at different output elements
     assert starts[0] == min(starts) == problem.addresses[0]

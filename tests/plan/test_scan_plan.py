@@ -74,10 +74,22 @@ def addresses(first: int, dims, item: int) -> list[int]:
     return [first + sum(offsets) for offsets in itertools.product(*steps)]
 
 
+def is_shared(plan: dict) -> bool:
+    """Whether a block copies tiles of columns together."""
+    return plan["path"] in (COLUMNS, SPLIT_COLUMNS) and plan["values"] == 1
+
+
+def columns_of(plan: dict) -> list[tuple[int, int]]:
+    """The dimensions of columns, with the strides of their results."""
+    if is_shared(plan):
+        return list(zip(plan["column_sizes"], plan["tensors"][1]["strides"][1:]))
+    return [(plan["columns"], plan["out_column_stride"])]
+
+
 def written(plan: dict, item: int) -> list[int]:
     """The addresses of all results of a launch."""
     dims = zip(plan["outer"]["sizes"], plan["outer"]["out_strides"])
-    own = ((plan["length"], plan["out_stride"]), (plan["columns"], plan["out_column_stride"]))
+    own = ((plan["length"], plan["out_stride"]), *columns_of(plan))
     return addresses(plan["out"], (*dims, *(dim for dim in own if dim[0] > 1)), item)
 
 
@@ -86,9 +98,34 @@ def covers(parts: int, of: int, whole: int) -> bool:
     return (parts - 1) * of < whole <= parts * of
 
 
+def check_tiles(problem: Problem, plan: dict, tile_rows: int) -> None:
+    """Tiles cover all columns. Each value of a tile has a position of its own, and vectors lie as they do in memory."""
+    sizes, widths = plan["column_sizes"], plan["widths"]
+    counts = [-(-size // width) for size, width in zip(sizes, widths)]
+    assert math.prod(widths) == plan["x"] and math.prod(counts) == plan["column_tiles"]
+    extents = [min(tile_rows, plan["length"]), *map(min, sizes, widths)]
+    total = 0
+    for tensor, dtype, address in zip(plan["tensors"], problem.dtypes, (plan["in"], plan["out"])):
+        item, values = ITEM[dtype], 16 // ITEM[dtype] if tensor["in_vecs"] else 1
+        dims = sorted((step, n) for step, n in zip(tensor["steps"], extents) if n > 1)
+        end = 1
+        for step, n in dims:
+            assert step >= end
+            end += step * (n - 1)
+        for step, stride, n in zip(tensor["steps"], tensor["strides"], extents):
+            assert n == 1 or not tensor["in_vecs"] or (step - stride) % values == 0
+        assert tensor["bytes"] % 16 == 0 and tensor["bytes"] >= item * (end + (values - 1 if values > 1 else 0))
+        if tensor["reads_vecs"]:
+            assert tensor["strides"][0] == 1 and address % 16 == 0
+            assert plan["length"] % values == 0 and plan["units"] % values == 0
+        total += tensor["bytes"]
+    assert plan["shared_bytes"] >= total and plan["shared_bytes"] <= 200 << 10
+
+
 def check(problem: Problem, plan: dict, limit: int = LIMIT) -> None:
     length, values, units, tiles = (plan[name] for name in ("length", "values", "units", "tiles"))
-    rows, columns, blocks, x = (plan[name] for name in ("rows", "columns", "blocks", "x"))
+    rows, blocks, x = (plan[name] for name in ("rows", "blocks", "x"))
+    columns = math.prod(size for size, _ in columns_of(plan))
     assert length == (problem.sizes[problem.scanned] if problem.sizes else 1)
     assert math.prod(plan["outer"]["sizes"]) == rows
     assert values in (1, problem.values) and plan["threads"] in range(32, 32 * MAX_WARPS + 1, 32)
@@ -125,9 +162,13 @@ def check(problem: Problem, plan: dict, limit: int = LIMIT) -> None:
         assert plan["shifted"] or length % values == 0
         assert blocks == rows * (tiles if plan["path"] == SPLIT_ROWS else 1)
     else:
-        assert x in (1, 2, 4, 8, 16, 32) and covers(plan["column_tiles"], x * values, columns)
+        assert x & (x - 1) == 0 and x <= (plan["threads"] if is_shared(plan) else 32)
+        if is_shared(plan):
+            check_tiles(problem, plan, 32 * warps // x * units)
+        else:
+            assert covers(plan["column_tiles"], x * values, columns)
         assert columns % values == 0
-        assert covers(tiles, 32 // x * units * warps, length)
+        assert covers(tiles, 32 * warps // x * units, length)
         assert blocks == rows * plan["column_tiles"] * (tiles if plan["path"] == SPLIT_COLUMNS else 1)
 
 
@@ -165,7 +206,8 @@ def test_any_launch_is_valid(planner):
     @given(problem=problems(), clusters=st.booleans())
     def check_one(problem, clusters):
         found = plans(planner, problem.given(), clusters=clusters)
-        assert sum(p["rows"] * p["columns"] * p["length"] for p in found) == math.prod(problem.sizes)
+        counts = (math.prod(size for size, _ in columns_of(p)) for p in found)
+        assert sum(p["rows"] * n * p["length"] for p, n in zip(found, counts)) == math.prod(problem.sizes)
         for plan in found:
             check(problem, plan)
             taken.add((plan["path"], plan["values"] > 1))

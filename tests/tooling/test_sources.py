@@ -48,7 +48,9 @@ def test_device_code_and_common_never_see_torch(path):
     assert layout.torch_includes(path) == ()
 
 
-@pytest.mark.parametrize("room", ["conv1d", "dot", "reduce", "scan", "selective_scan", "spmm"])
+@pytest.mark.parametrize(
+    "room", ["conv1d", "dot", "elementwise", "reduce", "scan", "selective_scan", "spmm", "transpose"]
+)
 def test_kernels_wait_for_the_previous_grid(room):
     """Every kernel of these rooms calls grid_dependency_wait. Their launches overlap the previous grid (programmatic dependent
     launch), and a kernel that does not wait would race with it. Launches of ladders do not overlap."""

@@ -44,8 +44,30 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-// Path "tile": short rows that aren't whole vectors, without gaps between them. A block copies its
-// rows of each operand to shared memory as one piece. There, y threads sum each row.
+// The values of a 4-byte word of shared memory. 1 for larger values.
+template <typename T>
+constexpr int kWord = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
+
+// The sum of a thread's part of a row in shared memory: every y-th unit of N values.
+template <int N, typename T>
+__device__ __forceinline__ sum_t<T> sum_of_row(const T* self, const T* tensor, uint32_t lane,
+                                               const Args& args) {
+  sum_t<T> value = {};
+  const auto size = static_cast<uint32_t>(args.size);
+#pragma unroll 4
+  for (uint32_t i = lane * N; i < size; i += args.y * N) {
+    const auto a = load_vec<T, N>(self + i), b = load_vec<T, N>(tensor + i);
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+      value = multiply_add(conjugate(to_compute(a.values[e]), args.conjugate_self),
+                           to_compute(b.values[e]), value);
+    }
+  }
+  return value;
+}
+
+// Path "tile": short rows without gaps between them, or one row for all (row stride 0). A block
+// copies its rows of each operand to shared memory as one piece. There, y threads sum each row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     tile_kernel(const __grid_constant__ Args args) {
@@ -57,12 +79,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const int64_t first = int64_t{blockIdx.x} * rows;
   const auto here = static_cast<uint32_t>(min(args.rows - first, int64_t{rows}));
   const auto size = static_cast<uint32_t>(args.size);
-  const uint32_t values = here * size;
+  // A row stride is the size of a row or 0.
+  const uint32_t strides[] = {static_cast<uint32_t>(args.self_row_stride),
+                              static_cast<uint32_t>(args.tensor_row_stride)};
   T* const tiles[] = {reinterpret_cast<T*>(shared), reinterpret_cast<T*>(shared) + rows * size};
-  const T* const operands[] = {static_cast<const T*>(args.self) + first * size,
-                               static_cast<const T*>(args.tensor) + first * size};
+  const T* const operands[] = {static_cast<const T*>(args.self) + first * strides[0],
+                               static_cast<const T*>(args.tensor) + first * strides[1]};
 #pragma unroll
   for (int o = 0; o < 2; ++o) {
+    const uint32_t values = (here - 1) * strides[o] + size;
     for (uint32_t p = threadIdx.x; p < values / N; p += kThreads) {
       copy_async<T, N>(tiles[o] + p * N, operands[o] + p * N);
     }
@@ -79,11 +104,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     const uint32_t row = threadIdx.x / args.y + r * args.x;
     V value = {};
     if (row < here) {
-#pragma unroll 4
-      for (uint32_t i = row * size + lane; i < (row + 1) * size; i += args.y) {
-        value = multiply_add(conjugate(to_compute(tiles[0][i]), args.conjugate_self),
-                             to_compute(tiles[1][i]), value);
-      }
+      const T* const self = tiles[0] + row * strides[0];
+      const T* const tensor = tiles[1] + row * strides[1];
+      value = size % kWord<T> == 0 ? sum_of_row<kWord<T>>(self, tensor, lane, args)
+                                   : sum_of_row<1>(self, tensor, lane, args);
     }
     value = sum_lanes(value, args.y);
     if (lane == 0 && row < here) {

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "common/index.h"
+#include "common/launch.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
 #include "elementwise/device/elementwise_values.cuh"
@@ -22,6 +23,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t vecs = args.numel / N;
   const int64_t first = int64_t{blockIdx.x} * (kThreads * kVecs) + threadIdx.x;
   T* const out = static_cast<T*>(args.data[0]);
+  launch_dependents();
+  grid_dependency_wait();
   // All loads of a thread are issued before the first value is used.
   Vec<T, N> in[kVecs][F::kInputs];
 #pragma unroll
@@ -60,9 +63,9 @@ template <int kOperands>
 __device__ __forceinline__ void add_outer_offsets(const StridedArgs<kOperands>& args, int first_dim,
                                                   uint32_t rest, uint32_t (&offsets)[kOperands]) {
   for (int d = first_dim; d < args.num_dims; ++d) {
-    const uint32_t coordinate = d == args.num_dims - 1 ? rest : args.sizes[d].divmod(rest);
+    const uint32_t coordinate = d == args.num_dims - 1 ? rest : args.dims[d].size.divmod(rest);
 #pragma unroll
-    for (int k = 0; k < kOperands; ++k) offsets[k] += coordinate * args.strides[k][d];
+    for (int k = 0; k < kOperands; ++k) offsets[k] += coordinate * args.dims[d].strides[k];
   }
 }
 
@@ -71,9 +74,9 @@ template <int kOperands>
 __device__ __forceinline__ void find_offsets(const StridedArgs<kOperands>& args, uint32_t index,
                                              uint32_t (&offsets)[kOperands]) {
   uint32_t rest = index;
-  const uint32_t column = args.num_dims == 1 ? index : args.sizes[0].divmod(rest);
+  const uint32_t column = args.num_dims == 1 ? index : args.dims[0].size.divmod(rest);
 #pragma unroll
-  for (int k = 0; k < kOperands; ++k) offsets[k] = column * args.strides[k][0];
+  for (int k = 0; k < kOperands; ++k) offsets[k] = column * args.dims[0].strides[k];
   add_outer_offsets(args, 1, rest, offsets);
 }
 
@@ -132,31 +135,34 @@ __device__ __forceinline__ T load_value(const void* data, DType dtype, uint32_t 
   }
 }
 
-// Output rows are whole, aligned vectors, so a thread's vector lies in one row. args.sizes[0]
-// counts vectors. args.strides[k][0] is the distance between vectors, or 0 for an input that
+// Output rows are whole, aligned vectors, so a thread's vector lies in one row. args.dims[0].size
+// counts vectors. args.dims[0].strides[k] is the distance between vectors, or 0 for an input that
 // repeats one value along the row.
 template <typename F, typename T, Access kAccess, int kThreads, int kVecs>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args) {
   constexpr int N = kVecSize<T>;
   const uint32_t vecs = args.numel / N;
-  const uint32_t vecs_per_row = args.num_dims == 1 ? vecs : args.sizes[0].divisor;
+  const uint32_t vecs_per_row = args.num_dims == 1 ? vecs : args.dims[0].size.divisor;
   const uint32_t first = blockIdx.x * (kThreads * kVecs) + threadIdx.x;
   uint32_t offsets[kVecs][F::kInputs + 1];
   Vec<T, N> in[kVecs][F::kInputs];
+  launch_dependents();
+  grid_dependency_wait();
 #pragma unroll
   for (int u = 0; u < kVecs; ++u) {
     const uint32_t vec = first + u * kThreads;
     if (vec >= vecs) break;
     find_offsets(args, vec, offsets[u]);
     // Values from here to the end of the row. An unaligned load must not read beyond them.
-    const uint32_t column = args.num_dims == 1 ? vec : vec - args.sizes[0].div(vec) * vecs_per_row;
+    const uint32_t column =
+        args.num_dims == 1 ? vec : vec - args.dims[0].size.div(vec) * vecs_per_row;
     const uint32_t available = (vecs_per_row - column) * N;
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
       const void* const data = args.data[k + 1];
       const uint32_t offset = offsets[u][k + 1];
-      if (args.strides[k + 1][0] == 0) {
+      if (args.dims[0].strides[k + 1] == 0) {
         in[u][k] = repeat<T, N>(load_value<T, kAccess>(data, args.dtypes[k + 1], offset));
       } else {
         in[u][k] = load_row_vec<T, kAccess>(data, args.dtypes[k + 1], offset, available);
@@ -176,7 +182,7 @@ __global__ void __launch_bounds__(kThreads)
     Vec<T, 1> x[F::kInputs];
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
-      const uint32_t offset = args.strides[k + 1][0] == 0 ? 0 : tail;
+      const uint32_t offset = args.dims[0].strides[k + 1] == 0 ? 0 : tail;
       x[k].values[0] = load_value<T, kAccess>(args.data[k + 1], args.dtypes[k + 1], offset);
     }
     static_cast<T*>(args.data[0])[tail] = apply<F, T, 1>(f, x).values[0];
@@ -210,23 +216,25 @@ template <typename F, typename T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     packed_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args) {
   constexpr int N = kVecSize<T>;
+  launch_dependents();
   const int64_t from = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
   if (from >= args.numel) return;
   const auto index = static_cast<uint32_t>(from);
   const int count = min(static_cast<uint32_t>(N), args.numel - index);
 
   uint32_t row = index;
-  uint32_t column = args.sizes[0].divmod(row);
-  const uint32_t inner = args.sizes[0].divisor;
+  uint32_t column = args.dims[0].size.divmod(row);
+  const uint32_t inner = args.dims[0].size.divisor;
   uint32_t row_offsets[F::kInputs + 1] = {};
   add_outer_offsets(args, 1, row, row_offsets);
+  grid_dependency_wait();
 
   // Load a vector of each input that is linear, or of all inputs if the vector lies in one row.
   Vec<T, N> in[F::kInputs];
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
     const T* const data = static_cast<const T*>(args.data[k + 1]);
-    const uint32_t stride = args.strides[k + 1][0];
+    const uint32_t stride = args.dims[0].strides[k + 1];
     if (args.linear[k + 1]) {
       in[k] = load_strided<T, N>(data + index, 1, count, args.numel - index);
     } else if (column + count <= inner) {
@@ -240,20 +248,20 @@ __global__ void __launch_bounds__(kThreads)
     // (dimensions 0 and 1) the next row is one stride of dimension 1 away. A vector leaves its
     // plane at most once, because smaller planes take the general path.
     uint32_t plane = row;
-    const uint32_t row_in_plane = args.num_dims == 2 ? row : args.sizes[1].divmod(plane);
-    const uint32_t rows = args.sizes[1].divisor - row_in_plane;
+    const uint32_t row_in_plane = args.num_dims == 2 ? row : args.dims[1].size.divmod(plane);
+    const uint32_t rows = args.dims[1].size.divisor - row_in_plane;
     uint32_t next_plane[F::kInputs + 1] = {};
     if (column + count > rows * inner) add_outer_offsets(args, 2, plane + 1, next_plane);
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
       if (args.linear[k + 1]) continue;
-      RowWalk walk{args.strides[k + 1][0],
-                   args.strides[k + 1][1],
+      RowWalk walk{args.dims[0].strides[k + 1],
+                   args.dims[1].strides[k + 1],
                    inner,
                    inner - column,
                    rows,
                    row_offsets[k + 1],
-                   row_offsets[k + 1] + column * args.strides[k + 1][0],
+                   row_offsets[k + 1] + column * args.dims[0].strides[k + 1],
                    next_plane[k + 1]};
 #pragma unroll
       for (int i = 0; i < N; ++i) {
@@ -273,6 +281,7 @@ __global__ void __launch_bounds__(kThreads)
     packed_rows_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args,
                        const FastDiv vecs_per_row, const uint32_t vecs) {
   constexpr int N = kVecSize<T>;
+  launch_dependents();
   uint32_t row = blockIdx.x * kThreads + threadIdx.x;
   if (row >= vecs) return;
   const uint32_t vec = vecs_per_row.divmod(row);
@@ -281,16 +290,17 @@ __global__ void __launch_bounds__(kThreads)
   add_outer_offsets(args, 1, row, offsets);
   T* out = static_cast<T*>(args.data[0]) + offsets[0];
   const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out) / sizeof(T) % N);
-  const RowSpan span = row_span(vec, shift, N, args.sizes[0].divisor);
+  const RowSpan span = row_span(vec, shift, N, args.dims[0].size.divisor);
   const int count = span.end - span.begin;
+  grid_dependency_wait();
 
   Vec<T, N> in[F::kInputs];
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
-    const uint32_t stride = args.strides[k + 1][0];
+    const uint32_t stride = args.dims[0].strides[k + 1];
     const T* const data = static_cast<const T*>(args.data[k + 1]) + offsets[k + 1];
     in[k] = load_strided<T, N>(data + span.begin * stride, stride, count,
-                               args.sizes[0].divisor - span.begin);
+                               args.dims[0].size.divisor - span.begin);
   }
   const Vec<T, N> result = apply<F, T, N>(f, in);
   store_values(out + span.begin, result, count);
@@ -301,30 +311,51 @@ __global__ void __launch_bounds__(kThreads)
 // A thread handles kSteps values, kThreads apart. Loads are not predicated: threads past the end
 // load the last element and do not store it.
 
-template <typename F, typename T, int kThreads, int kSteps>
+// kOneType: all operands have type T, so there is no switch over the types of memory.
+template <typename F, typename T, int kThreads, int kSteps, bool kOneType>
 __global__ void __launch_bounds__(kThreads)
     general_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args) {
-  const int64_t first = int64_t{blockIdx.x} * (kThreads * kSteps) + threadIdx.x;
+  const uint32_t first = blockIdx.x * (kThreads * kSteps) + threadIdx.x;
   uint32_t offsets[kSteps][F::kInputs + 1];
   Vec<T, 1> in[kSteps][F::kInputs];
+  launch_dependents();
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) {
-    const int64_t index = first + s * kThreads;
-    find_offsets(args, static_cast<uint32_t>(min(index, int64_t{args.numel} - 1)), offsets[s]);
+    // Counts are less than 2^31, so the sum fits 32 bits.
+    find_offsets(args, min(first + s * kThreads, args.numel - 1), offsets[s]);
   }
+  grid_dependency_wait();
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
-    with_input_type<T>(args.dtypes[k + 1], [&](auto type) {
+    const auto load = [&](auto type) {
       using S = decltype(type);
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {
-        in[s][k].values[0] = convert<T>(static_cast<const S*>(args.data[k + 1])[offsets[s][k + 1]]);
+        const S value = static_cast<const S*>(args.data[k + 1])[offsets[s][k + 1]];
+        if constexpr (kOneType) {
+          in[s][k].values[0] = value;
+        } else {
+          in[s][k].values[0] = convert<T>(value);
+        }
       }
-    });
+    };
+    if constexpr (kOneType) {
+      load(T{});
+    } else {
+      with_input_type<T>(args.dtypes[k + 1], load);
+    }
   }
   Vec<T, 1> result[kSteps];
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) result[s] = apply<F, T, 1>(f, in[s]);
+  if constexpr (kOneType) {
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      if (first + s * kThreads >= args.numel) break;
+      static_cast<T*>(args.data[0])[offsets[s][0]] = result[s].values[0];
+    }
+    return;
+  }
   with_output_type<T>(args.dtypes[0], [&](auto type) {
     using S = decltype(type);
 #pragma unroll

@@ -70,8 +70,13 @@ struct Launcher {
   }
 
   cudaError_t operator()(const GeneralPlan<kInputs>& plan) const {
-    return plan.values == 2 ? run(general_kernel<F, T, kThreads, 2>, plan.args)
-                            : run(general_kernel<F, T, kThreads, 4>, plan.args);
+    return plan.one_type ? run_general<true>(plan) : run_general<false>(plan);
+  }
+
+  template <bool kOneType>
+  cudaError_t run_general(const GeneralPlan<kInputs>& plan) const {
+    return plan.values == 2 ? run(general_kernel<F, T, kThreads, 2, kOneType>, plan.args)
+                            : run(general_kernel<F, T, kThreads, 4, kOneType>, plan.args);
   }
 
   template <typename Kernel, typename... Args>

@@ -11,186 +11,42 @@
 #pragma once
 
 #include "common/recomputed.cuh"
+#include "scan/device/scan_column_tile.cuh"
 #include "scan/device/scan_look_back.cuh"
-#include "scan/device/scan_stage.cuh"
+#include "scan/device/scan_shared_tile.cuh"
 
 namespace gpuopt::scan {
 
-// The row of the thread's first value in a tile, in the order of the scan. A thread has args.units
-// rows.
-__device__ __forceinline__ int64_t first_row(const Args& args, int64_t tile) {
-  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const uint32_t high = kWarp / args.x, warps = blockDim.x / kWarp;
-  return ((tile * warps + warp) * high + lane / args.x) * args.units;
-}
-
-// The inclusive scan over the threads of a warp that hold the same columns.
-template <typename Op>
-__device__ __forceinline__ typename Op::Value scan_column(const Op& op, const Args& args,
-                                                          typename Op::Value total) {
-  for (uint32_t distance = args.x; distance < kWarp; distance *= 2) {
-    const auto above = shuffle_up(total, distance);
-    if (threadIdx.x % kWarp >= distance) total = op.combine(above, total);
-  }
-  return total;
-}
-
-// A thread's part of a tile, in shared memory.
-template <typename Op, typename In, typename Mid, int N>
-struct ColumnTile {
-  using V = typename Op::Value;
-  using M = Memory<Op, In, Mid, N>;
-  using S = Stage<Op, In, Mid, N>;
-
-  S stage;
-  int64_t initial = 0;  // offset of the initial value of the thread's first column
-  int64_t first = 0;    // row of the thread, in the order of the scan
-  uint32_t rows = 0;    // of the thread that exist
-
-  __device__ __forceinline__ explicit ColumnTile(const Args& args, uint32_t buffer = 0)
-      : stage(buffer, args.units) {}
-
-  // The offset of the thread's first row in one of the tensors, and from row to row.
-  __device__ __forceinline__ int64_t start(const Args& args, int64_t offset, int64_t stride) const {
-    return offset + (args.reverse ? args.length - 1 - first : first) * stride;
-  }
-  __device__ __forceinline__ static int64_t step(const Args& args, int64_t stride) {
-    return args.reverse ? -stride : stride;
-  }
-
-  // Value v of row r. Columns keep their order when the rows are reversed.
-  __device__ __forceinline__ typename Op::Input input(const Op& op, const Args& args,
-                                                      const typename M::Raw& raw, uint32_t r,
-                                                      int v) const {
-    const auto own = M::input(op, raw, v);
-    return M::started(op, args, own, r == 0 && first == 0 && rows > 0,
-                      initial + v * args.initial_column_stride);
-  }
-
-  // Starts to copy a tile.
-  __device__ __forceinline__ void load(const Args& args, const Offsets& columns, bool active,
-                                       int64_t tile) {
-    first = first_row(args, tile);
-    initial = columns.initial;
-    const int64_t left = active ? args.length - first : 0;
-    rows = static_cast<uint32_t>(max(int64_t{0}, min(int64_t{args.units}, left)));
-    Offsets next;
-    next.in = start(args, columns.in, args.in_stride);
-    if constexpr (Op::kInputs == 2) next.second = start(args, columns.second, args.second_stride);
-    for (uint32_t r = 0; r < args.units; r += S::kBatch) {
-      Offsets offsets[S::kBatch];
-      int valid[S::kBatch];
-#pragma unroll
-      for (int i = 0; i < S::kBatch; ++i) {
-        valid[i] = r + i < rows ? N : 0;
-        offsets[i] = next;
-        next.in += step(args, args.in_stride);
-        if constexpr (Op::kInputs == 2) next.second += step(args, args.second_stride);
-      }
-      stage.load(args, r, offsets, valid);
-    }
-  }
-
-  // Scans the warp's rows. The lanes of the last row get the totals of the columns.
-  // before[v]: the exclusive scan over the warp's rows, per column.
-  __device__ __forceinline__ void scan(const Op& op, const Args& args, V (&totals)[N],
-                                       V (&before)[N]) const {
-#pragma unroll
-    for (int v = 0; v < N; ++v) totals[v] = op.identity();
-#pragma unroll 4
-    for (uint32_t r = 0; r < args.units; ++r) {
-      const auto raw = stage.get(args, r);
-#pragma unroll
-      for (int v = 0; v < N; ++v) {
-        const auto in = input(op, args, raw, r, v);
-        totals[v] = op.combine(totals[v], op.value(in, r == 0 && first == 0));
-      }
-    }
-    const uint32_t lane = threadIdx.x % kWarp;
-#pragma unroll
-    for (int v = 0; v < N; ++v) {
-      totals[v] = scan_column(op, args, totals[v]);
-      before[v] = shuffle_up(totals[v], args.x);
-      if (lane < args.x) before[v] = op.identity();
-    }
-  }
-
-  // Stores the results. base[v] is the result of everything above the thread's rows.
-  __device__ __forceinline__ void store(const Op& op, const Args& args, int64_t offset,
-                                        const V (&base)[N]) const {
-    V local[N];  // if kInTurn, the result so far
-    int64_t out = start(args, offset, args.out_stride);
-#pragma unroll
-    for (int v = 0; v < N; ++v) local[v] = Op::kInTurn ? base[v] : op.identity();
-#pragma unroll 4
-    for (uint32_t r = 0; r < args.units; ++r) {
-      const auto raw = stage.get(args, r);
-      typename Op::Stored results[N];
-#pragma unroll
-      for (int v = 0; v < N; ++v) {
-        const auto in = input(op, args, raw, r, v);
-        const V above = local[v];
-        local[v] = op.combine(above, op.value(in, r == 0 && first == 0));
-        if constexpr (Op::kInTurn) {
-          results[v] = op.result(above, local[v], in, args.exclusive);
-        } else {
-          results[v] = op.result(op.combine(base[v], above), op.combine(base[v], local[v]), in,
-                                 args.exclusive);
-        }
-      }
-      M::store_in_order(args, out, r < rows ? N : 0, results);
-      out += step(args, args.out_stride);
-    }
-  }
-};
-
-// The columns of a thread: their offsets at row 0, and whether they exist.
-struct ColumnPlace {
-  Offsets offsets;
-  uint32_t chain;   // of look-back
-  uint32_t column;  // of the block, times N
-  bool active;
-};
-
 template <typename Op, int N>
-__device__ __forceinline__ ColumnPlace column_place(const Args& args, uint32_t block) {
-  ColumnPlace place;
-  place.chain = block;
-  const uint32_t x = threadIdx.x % kWarp % args.x;
-  const int64_t column = (int64_t{args.column_tiles.divmod(block)} * args.x + x) * N;
-  place.offsets = row_offsets<Op>(args.outer, block);
-  place.offsets.in += column * args.in_column_stride;
-  place.offsets.out += column * args.out_column_stride;
-  if constexpr (Op::kInputs == 2) {
-    place.offsets.second += column * args.second_column_stride;
-    place.offsets.initial += column * args.initial_column_stride;
+__device__ __forceinline__ ColumnPlace<N> column_place(const ColumnArgs<N>& args, uint32_t block) {
+  if constexpr (N == 1) {
+    return tile_place<Op>(args, block);
+  } else {
+    return vector_place<Op, N>(args, block);
   }
-  place.column = x * N;
-  place.active = column < args.columns;
-  return place;
 }
 
-// Puts the totals of each warp's columns into shared memory: [warps][x * N].
+// Puts the totals of each level's columns into shared memory: [levels][x * N].
 template <int N, typename V>
 __device__ __forceinline__ void share_totals(const Args& args, const V (&totals)[N], V* shared) {
-  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  if (lane < kWarp - args.x) return;
+  const uint32_t width = threads_of_level(args), thread = threadIdx.x % width;
+  if (thread < width - args.x) return;
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    shared[warp * args.x * N + (lane - (kWarp - args.x)) * N + v] = totals[v];
+    shared[threadIdx.x / width * args.x * N + (thread - (width - args.x)) * N + v] = totals[v];
   }
 }
 
-// Replaces the total of each warp in a column by the result of the warps above. `carry` is that of
-// all tiles before. Returns the total of the column in this tile.
+// Replaces the total of each level in a column by the result of the levels above. `carry` is that
+// of all tiles before. Returns the total of the column in this tile.
 template <typename Op>
-__device__ __forceinline__ typename Op::Carry scan_warps(const Op& op, typename Op::Carry carry,
-                                                         uint32_t stride,
-                                                         typename Op::Value* totals) {
+__device__ __forceinline__ typename Op::Carry scan_levels(const Op& op, typename Op::Carry carry,
+                                                          uint32_t levels, uint32_t stride,
+                                                          typename Op::Value* totals) {
   auto all = op.widen(op.identity());
   constexpr int kAtOnce = sizeof(all) > 8 ? 1 : 4;  // more would spill registers
 #pragma unroll kAtOnce
-  for (uint32_t w = 0; w < blockDim.x / kWarp; ++w) {
+  for (uint32_t w = 0; w < levels; ++w) {
     const auto own = op.widen(totals[w * stride]);
     totals[w * stride] = op.narrow(op.carry(carry, all));
     all = w == 0 ? own : op.carry(all, own);
@@ -198,55 +54,79 @@ __device__ __forceinline__ typename Op::Carry scan_warps(const Op& op, typename 
   return all;
 }
 
+template <typename Op, typename In, typename Mid, int N>
+using AnyColumnTile = std::conditional_t<N == 1, SharedColumnTile<Op, In, Mid>,
+                                         ColumnTile<Op, In, Mid, N == 1 ? 2 : N>>;
+
+// The columns of a block.
+template <int N>
+constexpr int kBlockColumns = N == 1 ? kThreads : kWarp * N;
+
 // A block scans its columns, tile by tile, while it loads the next tile.
 template <typename Op, typename In, typename Mid, int N>
 __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8 ? 2 : 3)
-    columns_kernel(const Op op, const __grid_constant__ Args args) {
+    columns_kernel(const Op op, const __grid_constant__ ColumnArgs<N> args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
+  using Tile = AnyColumnTile<Op, In, Mid, N>;
   __shared__ V totals[2][kMaxWarps * kWarp * N];
-  __shared__ Carry carries[kWarp * N];
+  __shared__ Carry carries[kBlockColumns<N>];
   launch_dependents();
   grid_dependency_wait();
-  const ColumnPlace place = column_place<Op, N>(args, blockIdx.x);
-  const uint32_t width = args.x * N, warp = threadIdx.x / kWarp;
+  const ColumnPlace<N> place = column_place<Op, N>(args, blockIdx.x);
+  const uint32_t width = args.x * N, level = threadIdx.x / threads_of_level(args);
+  const uint32_t levels = blockDim.x / threads_of_level(args);
   for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
     carries[c] = op.widen(op.identity());
   }
-  ColumnTile<Op, In, Mid, N> next(args);
-  next.load(args, place.offsets, place.active, 0);
+  Tile next(args);
+  next.load(args, place, 0);
   end_copy_group();
   for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
-    const ColumnTile<Op, In, Mid, N> tile = next;
-    next = ColumnTile<Op, In, Mid, N>(args, (t + 1) % 2);
-    if (t + 1 < args.tiles.divisor) next.load(args, place.offsets, place.active, t + 1);
+    const Tile tile = next;
+    if constexpr (Tile::kShared) {
+      // After the barrier, all copies of this tile have arrived, and nobody reads the last one.
+      wait_for_copies();
+      __syncthreads();
+    }
+    next = Tile(args, (t + 1) % 2);
+    if (t + 1 < args.tiles.divisor) next.load(args, place, t + 1);
     end_copy_group();
-    wait_for_copy_groups<1>();
+    if constexpr (!Tile::kShared) wait_for_copy_groups<1>();
     V own[N], before[N];
-    tile.scan(op, args, own, before);
+    tile.scan(op, args, place, own, before);
     // Two arrays alternate, so no barrier follows the last use of one.
     share_totals<N>(args, own, totals[t % 2]);
     __syncthreads();
     for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
       const Carry carry = carries[c];
-      carries[c] = op.carry(carry, scan_warps(op, carry, width, totals[t % 2] + c));
+      carries[c] = op.carry(carry, scan_levels(op, carry, levels, width, totals[t % 2] + c));
     }
     __syncthreads();
 #pragma unroll
     for (int v = 0; v < N; ++v) {
-      before[v] = op.combine(totals[t % 2][warp * width + place.column + v], before[v]);
+      before[v] = op.combine(totals[t % 2][level * width + place.column + v], before[v]);
     }
-    tile.store(op, args, place.offsets.out, before);
+    tile.store(op, args, place, before);
   }
 }
 
 // Computes and shares the totals of the columns in a tile, as ColumnTile::scan does, from the
 // input. All threads call this.
 template <typename Op, typename In, typename Mid, int N>
-__device__ void share_tile(const Op& op, const Args& args, const Offsets& columns, bool active,
+__device__ void share_tile(const Op& op, const ColumnArgs<N>& args, const ColumnPlace<N>& place,
                            uint32_t tile, typename Op::Value* totals) {
   using V = typename Op::Value;
   using M = Memory<Op, In, Mid, N>;
+  const bool active = place.active;
+  Offsets columns = place.offsets;
+  if constexpr (N == 1) {
+#pragma unroll
+    for (int d = 0; d < 2; ++d) {
+      columns.in += int64_t{place.indices[d]} * args.tensors[0].strides[d + 1];
+      columns.second += int64_t{place.indices[d]} * args.tensors[2].strides[d + 1];
+    }
+  }
   V own[N];
 #pragma unroll
   for (int v = 0; v < N; ++v) own[v] = op.identity();
@@ -296,21 +176,23 @@ __device__ __forceinline__ bool look_back_columns(const Op& op, const Chain<Op>&
 // Computes the results of all tiles before a tile from the input, for all columns of the block, and
 // publishes what the tile ends. All threads call this. Each warp computes one column at a time.
 template <typename Op, typename In, typename Mid, int N>
-__device__ void recount_columns(const Op& op, const Args& args, const Offsets& columns, bool active,
-                                const Chain<Op>& chain, uint32_t tile, typename Op::Value* totals,
-                                const typename Op::Carry* own, typename Op::Carry* carries) {
+__device__ void recount_columns(const Op& op, const ColumnArgs<N>& args,
+                                const ColumnPlace<N>& place, const Chain<Op>& chain, uint32_t tile,
+                                typename Op::Value* totals, const typename Op::Carry* own,
+                                typename Op::Carry* carries) {
   const uint32_t width = args.x * N, warps = blockDim.x / kWarp;
+  const uint32_t levels = blockDim.x / threads_of_level(args);
 #pragma unroll 1
   for (uint32_t first = 0; first < width; first += warps) {
     const uint32_t c = first + threadIdx.x / kWarp;
     Recount<Op> recount(op);
 #pragma unroll 1
     for (uint32_t t = 0; t < tile; ++t) {
-      share_tile<Op, In, Mid, N>(op, args, columns, active, t, totals);
+      share_tile<Op, In, Mid, N>(op, args, place, t, totals);
       if (c >= width) continue;
       auto all = op.widen(totals[c]);
 #pragma unroll 1
-      for (uint32_t w = 1; w < warps; ++w) all = op.carry(all, op.widen(totals[w * width + c]));
+      for (uint32_t w = 1; w < levels; ++w) all = op.carry(all, op.widen(totals[w * width + c]));
       recount.add(op, all);
     }
     const Before<Op> before = recount.result(op);
@@ -324,35 +206,36 @@ __device__ void recount_columns(const Op& op, const Args& args, const Offsets& c
 // Every tile has a block, and look-back connects the tiles of the same columns.
 template <typename Op, typename In, typename Mid, int N>
 __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 : 3)
-    split_columns_kernel(const Op op, const __grid_constant__ Args args) {
+    split_columns_kernel(const Op op, const __grid_constant__ ColumnArgs<N> args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
   constexpr int C = kLookBackColumns<Op>;
   __shared__ V totals[kMaxWarps * kWarp * N];
-  __shared__ Carry own_carries[kWarp * N];
-  __shared__ Carry carries[kWarp * N];
+  __shared__ Carry own_carries[kBlockColumns<N>];
+  __shared__ Carry carries[kBlockColumns<N>];
   __shared__ int missing[1];
   launch_dependents();
   grid_dependency_wait();
   // Neighbouring blocks have the same tile of neighbouring columns, and so neighbouring memory.
   const uint32_t chains = gridDim.x / args.tiles.divisor;
   const uint32_t t = blockIdx.x / chains;
-  const ColumnPlace place = column_place<Op, N>(args, blockIdx.x - t * chains);
-  const uint32_t width = args.x * N;
-  const uint32_t warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  const ColumnPlace<N> place = column_place<Op, N>(args, blockIdx.x - t * chains);
+  const uint32_t width = args.x * N, level = threadIdx.x / threads_of_level(args);
+  const uint32_t warps = blockDim.x / kWarp, levels = blockDim.x / threads_of_level(args);
   Record* records =
       static_cast<Record*>(args.records) + place.chain * args.slots * width * kRecords<Carry>;
   const Chain<Op> chain{records, args.slots, args.tiles.divisor, args.patience};
-  ColumnTile<Op, In, Mid, N> tile(args);
-  tile.load(args, place.offsets, place.active, t);
+  AnyColumnTile<Op, In, Mid, N> tile(args);
+  tile.load(args, place, t);
   wait_for_copies();
+  if constexpr (N == 1) __syncthreads();  // copies of other threads
   V own[N], before[N];
-  tile.scan(op, args, own, before);
+  tile.scan(op, args, place, own, before);
   share_totals<N>(args, own, totals);
   if (threadIdx.x == 0) missing[0] = 0;
   __syncthreads();
   for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
-    const Carry all = scan_warps(op, op.widen(op.identity()), width, totals + c);
+    const Carry all = scan_levels(op, op.widen(op.identity()), levels, width, totals + c);
     own_carries[c] = all;
     chain.column(c).publish_tile(t, all);
   }
@@ -364,27 +247,26 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 :
   if (!found) missing[0] = 1;
   __syncthreads();
   if (missing[0] != 0) {
-    recount_columns<Op, In, Mid, N>(op, args, place.offsets, place.active, chain, t, totals,
-                                    own_carries, carries);
+    recount_columns<Op, In, Mid, N>(op, args, place, chain, t, totals, own_carries, carries);
     // What the recount has overwritten.
-    tile.scan(op, args, own, before);
+    tile.scan(op, args, place, own, before);
     share_totals<N>(args, own, totals);
     __syncthreads();
     for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
-      scan_warps(op, op.widen(op.identity()), width, totals + c);
+      scan_levels(op, op.widen(op.identity()), levels, width, totals + c);
     }
     __syncthreads();
   }
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    before[v] = op.combine(totals[warp * width + place.column + v], before[v]);
+    before[v] = op.combine(totals[level * width + place.column + v], before[v]);
   }
 #pragma unroll
   for (int v = 0; v < N; ++v) {
     before[v] = op.narrow(op.carry(carries[place.column + v], op.widen(before[v])));
   }
-  const ColumnPlace result = column_place<Op, N>(args, recomputed(blockIdx.x) - t * chains);
-  tile.store(op, args, result.offsets.out, before);
+  const ColumnPlace<N> result = column_place<Op, N>(args, recomputed(blockIdx.x) - t * chains);
+  tile.store(op, args, result, before);
 }
 
 }  // namespace gpuopt::scan

@@ -22,9 +22,12 @@ inline cudaError_t clear_records(Record* records, int64_t count, cudaStream_t st
 }
 
 template <typename In, typename Mid, int N, typename Op>
-cudaError_t launch(const Op& op, const Plan& plan, const Args& args, cudaStream_t stream) {
+cudaError_t launch(const Op& op, const Plan& plan, const TileArgs& args, cudaStream_t stream) {
   const auto start = [&](auto kernel) {
-    return launch_kernel(kernel, plan.launch, stream, op, args);
+    return launch_kernel(kernel, plan.launch, stream, op, static_cast<const Args&>(args));
+  };
+  const auto start_columns = [&](auto kernel) {
+    return launch_kernel(kernel, plan.launch, stream, op, static_cast<const ColumnArgs<N>&>(args));
   };
   switch (plan.path) {
     case Path::kPacked:
@@ -48,9 +51,9 @@ cudaError_t launch(const Op& op, const Plan& plan, const Args& args, cudaStream_
       }
       return start(split_rows_kernel<Op, In, Mid, N, false>);
     case Path::kColumns:
-      return start(columns_kernel<Op, In, Mid, N>);
+      return start_columns(columns_kernel<Op, In, Mid, N>);
     case Path::kSplitColumns:
-      return start(split_columns_kernel<Op, In, Mid, N>);
+      return start_columns(split_columns_kernel<Op, In, Mid, N>);
   }
   return cudaErrorInvalidValue;
 }
@@ -67,7 +70,7 @@ cudaError_t run(const Op& op, const Plan& plan, Workspace& workspace, cudaStream
   static_assert(kKernels.single_units == kUnits<Op, In, Mid, 1>);
   static_assert(kKernels.value_bytes * kValues * Op::kInputs == S::kBytes);
   static_assert(kKernels.records == kRecords<typename Op::Carry>);
-  Args args = plan.args;
+  TileArgs args = plan.args;
   if (plan.records > 0) {
     auto* records = static_cast<Record*>(workspace.allocate(plan.records * sizeof(Record)));
     args.records = records;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "common/async.cuh"
+#include "common/launch.cuh"
 #include "transpose/device/transpose_batch.cuh"
 
 namespace gpuopt::transpose {
@@ -34,6 +35,7 @@ template <typename T, int N, int M>
 __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant__ Args args) {
   __shared__ uint4 shared[(kStripBytes + kStripBytes / kLeastRoom) / kAccessBytes];
   T* const strip = reinterpret_cast<T*>(shared);
+  launch_dependents();
   const uint32_t strip_rows = args.strip_rows.divisor, strip_columns = args.strip_columns.divisor;
 
   // Find the block's strip.
@@ -47,6 +49,7 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
   const auto columns = static_cast<uint32_t>(min(args.columns - j0, int64_t{strip_columns}));
   const uint32_t size = matrices * strip_rows * strip_columns;
 
+  grid_dependency_wait();
   // Load the strip: as one run, or row by row.
   const T* const in = static_cast<const T*>(args.in) + i0 * args.row_stride + j0;
   if (args.in_flat) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/async.cuh"
+#include "common/launch.cuh"
 #include "transpose/device/transpose_batch.cuh"
 
 namespace gpuopt::transpose {
@@ -61,6 +62,7 @@ __global__ void __launch_bounds__(kThreads) tiles_kernel(const __grid_constant__
   using Own = Tile<T, kAligned>;
   constexpr int N = Own::N;
   __shared__ uint4 tile[Own::kSize];
+  launch_dependents();
 
   // Find the block's tile.
   uint32_t matrix = blockIdx.x;
@@ -76,6 +78,7 @@ __global__ void __launch_bounds__(kThreads) tiles_kernel(const __grid_constant__
   const int shift = kAligned ? 0 : vec_shift(in),
             step = static_cast<int>(args.row_stride & (N - 1));
 
+  grid_dependency_wait();
   // Load the rows of the tile in vectors.
   {
     const int vec = static_cast<int>(threadIdx.x % Own::kVecs);
