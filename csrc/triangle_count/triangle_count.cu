@@ -20,7 +20,7 @@ namespace {
 constexpr uint32_t kUnroll = 2;  // items of a thread in flight
 // A step of a binary search costs as much as this many lookups in the table.
 constexpr uint32_t kStepLookups = 2;
-constexpr uint32_t kWarpTargets = 64;  // of a vertex that a warp counts
+constexpr uint32_t kWarpTargets = 128;  // of a vertex that a warp counts
 
 using Warp = Team<kWarp>;
 using Block = Team<kCountThreads>;
