@@ -2,7 +2,7 @@
 
 Edges are undirected. A graph is cleaned first: loops are dropped, both directions of an edge are one edge, and so are its repeats.
 Then each edge is oriented from its end of lower degree to the other one, as in T. Schank and D. Wagner, "Finding, Counting and Listing
-all Triangles in Large Graphs" (2005). On CUDA, blocks of equal numbers of edges look up the neighbours of neighbours in hash tables in
+all Triangles in Large Graphs" (2005). On CUDA, a warp or a block looks up the neighbours of a vertex's neighbours in a cuckoo table in
 shared memory, as in S. Pandey et al., "TRUST: Triangle Counting Reloaded on GPUs" (2021). No call waits for the GPU.
 ``csrc/triangle_count/README.md`` describes the kernels.
 """

@@ -204,8 +204,7 @@ __device__ __forceinline__ uint64_t count_vertex(const CountPlan<Ptr>& plan, int
 }
 
 template <bool kPerVertex, typename Ptr>
-__global__ __launch_bounds__(kCountThreads,
-                             kPerVertex ? 10 : 12) void count_triangles(const CountPlan<Ptr> plan) {
+__global__ __launch_bounds__(kCountThreads, 10) void count_triangles(const CountPlan<Ptr> plan) {
   __shared__ Shared<kPerVertex> shared;
   if (threadIdx.x == 0) shared.sum = 0;
   // The last vertices have the longest lists, so they come first.
