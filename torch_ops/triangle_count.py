@@ -17,6 +17,7 @@ from torch_ops.csr import CSR
 __all__ = ["clustering_coefficients", "triangle_count"]
 
 _ops = torch.ops.gpuopt
+_MOST_VERTICES = 2**31 - 1
 
 
 def _edges_of(op: str, graph: CSR | Tensor, num_nodes: int | None) -> tuple[Tensor, Tensor, int]:
@@ -32,12 +33,18 @@ def _edges_of(op: str, graph: CSR | Tensor, num_nodes: int | None) -> tuple[Tens
         raise TypeError(
             f"{op}: graph must be torch_ops.CSR or an edge list: expected a tensor, got {type(graph).__name__}"
         )
+    if graph.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"{op}: graph must be int32 or int64: expected Int or Long, got {graph.dtype}")
     if graph.dim() != 2 or graph.shape[0] != 2:
         raise ValueError(f"{op}: graph must be (2, edges): expected 2 rows, got shape {tuple(graph.shape)}")
     if num_nodes is None:
         if torch.compiler.is_compiling():
             raise ValueError(f"{op}: num_nodes must be given inside torch.compile: expected a number, got None")
         num_nodes = int(graph.max()) + 1 if graph.numel() else 0
+    elif isinstance(num_nodes, int) and not 0 <= num_nodes <= _MOST_VERTICES:
+        raise ValueError(
+            f"{op}: num_nodes must be the size of the graph: expected 0 to {_MOST_VERTICES}, got {num_nodes}"
+        )
     return graph[0], graph[1], num_nodes
 
 

@@ -169,9 +169,9 @@ ERRORS = [
     (ValueError, r"graph must be \(2, edges\).* got shape \(3, 2\)", EDGES.mT[:, :2], {}),
     (ValueError, r"graph must be a square matrix: expected 3 columns, got 5", torch_ops.CSR(SQUARE.ptr, SQUARE.index, shape=(3, 5)), {}),
     (ValueError, r"num_nodes must be the rows of graph: expected 3, got 4", SQUARE, {"num_nodes": 4}),
-    (ValueError, r"vertices must be the size of the graph: expected 0 to 2147483647, got -1", EDGES, {"num_nodes": -1}),
-    (ValueError, r"vertices must be the size of the graph.* got 2147483648", EDGES, {"num_nodes": 2**31}),
-    (TypeError, r"source must be int32 or int64.* got Float", EDGES.float(), {"num_nodes": 3}),
+    (ValueError, r"num_nodes must be the size of the graph: expected 0 to 2147483647, got -1", EDGES, {"num_nodes": -1}),
+    (ValueError, r"num_nodes must be the size of the graph.* got 2147483648", EDGES, {"num_nodes": 2**31}),
+    (TypeError, r"graph must be int32 or int64.* got torch.float32", EDGES.float(), {"num_nodes": 3}),
     (IndexError, r"target must name vertices: expected numbers from 0 to 1, got 2", EDGES, {"num_nodes": 2}),
     (IndexError, r"source must name vertices: expected numbers from 0 to 2, got -1", EDGES - 1, {"num_nodes": 3}),
 ]  # fmt: skip
