@@ -80,7 +80,7 @@ __device__ __forceinline__ T sum_of_warp(T value) {
 }
 
 // The matches of this thread among the targets of a v, by the table of the targets of u. If
-// kPerVertex, those of each slot are counted, too.
+// kPerVertex, the matches of each slot are counted, too.
 template <bool kPerVertex>
 __device__ __forceinline__ uint32_t look_up(const Table& table, const List& of_v, uint32_t* hits) {
   uint32_t matches = 0;
@@ -146,8 +146,8 @@ struct Shared {
   uint64_t sum;
 };
 
-// The matches of this thread for the vertex u. If kPerVertex, those of v and w are added to the
-// counts of both.
+// The matches of this thread for the vertex u. If kPerVertex, triangles are also added to the
+// counts of v and w.
 template <bool kPerVertex, typename Team, typename Ptr>
 __device__ __forceinline__ uint64_t count_vertex(const CountPlan<Ptr>& plan, int32_t u,
                                                  Shared<kPerVertex>& shared) {

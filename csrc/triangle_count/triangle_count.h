@@ -109,8 +109,8 @@ inline LaunchShape shape_of_rows(int64_t rows) {
   return {static_cast<unsigned>(ceil_div<int64_t>(rows, kCountThreads / kWarp)), kCountThreads};
 }
 
-// `lists` are those of an oriented graph with memory for `capacity` edges. Vertices with edges have
-// the highest ranks. With `order`, the triangles of each vertex are counted.
+// `lists` are the lists of an oriented graph with memory for `capacity` edges. Vertices with edges
+// have the highest ranks. With `order`, the triangles of each vertex are counted.
 inline CountPlan<int64_t> plan_whole(const Lists<int64_t>& lists, int64_t capacity,
                                      const int32_t* order, uint64_t* count) {
   const int64_t rows = std::min(lists.rows, 2 * capacity);
