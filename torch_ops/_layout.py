@@ -115,12 +115,13 @@ def _problem(
 
 
 class _Memory:
-    """What a module remembers: its decision for each problem, and for the arguments and modes of its last calls.
+    """What a module remembers: its decision for each problem, and for the arguments and modes of its last calls. ``plain`` are the last
+    calls that PyTorch's own class computes.
 
     A copy of the module remembers nothing, and neither does one from a file.
     """
 
-    __slots__ = ("decisions", "generation", "routes")
+    __slots__ = ("decisions", "generation", "plain", "routes")
     most_routes = 64
 
     def __init__(self) -> None:
@@ -129,6 +130,7 @@ class _Memory:
     def forget(self, generation: int) -> None:
         self.decisions: dict[Problem | None, Decision] = {}
         self.routes: dict[tuple, Decision] = {}
+        self.plain: set[tuple] = set()
         self.generation = generation
 
     def __reduce__(self) -> tuple:
@@ -152,13 +154,9 @@ def _plain_key(signal: Tensor) -> tuple:
     Modes are missing here. That convolution is right in all of them.
     """
     return (
-        signal.shape,
-        signal.dtype,
-        signal.requires_grad,
-        torch.is_grad_enabled(),
-        _any_autocast(),
+        signal.shape, signal.dtype, signal.device, signal.requires_grad, torch.is_grad_enabled(), _any_autocast(),
         layout_cache.generation,
-    )
+    )  # fmt: skip
 
 
 def _is_plain(module: Conv1d | ConvTranspose1d, signal: Tensor) -> bool:
@@ -167,7 +165,7 @@ def _is_plain(module: Conv1d | ConvTranspose1d, signal: Tensor) -> bool:
     return (
         not is_dynamo_compiling()
         and type(signal) is Tensor
-        and _plain_key(signal) in module._plain
+        and _plain_key(signal) in module._memory.plain
         and signal.is_contiguous()
     )
 
@@ -280,9 +278,9 @@ def _run(module: Conv1d | ConvTranspose1d, layer: Layer, signal: Tensor, weight:
     decision = memory.routes.get(route)
     if decision is not None and decision.settled and memory.generation == layout_cache.generation:
         if decision.channels_last is False and not (decision.own or decision.gives):
-            if len(module._plain) >= memory.most_routes:
-                module._plain = frozenset()
-            module._plain |= {_plain_key(signal)}
+            if len(memory.plain) >= memory.most_routes:
+                memory.plain.clear()
+            memory.plain.add(_plain_key(signal))
         return _compute(decision, layer, signal, weight, bias)
     decision = _decide(module, layer, signal, weight, bias, route)
     if decision is None or not (decision.settled or is_eager()):
@@ -297,7 +295,6 @@ class Conv1d(nn.Conv1d):
     """:class:`torch_ops.nn.Conv1d` in the faster layout."""
 
     _memory = _NOTHING
-    _plain: frozenset[tuple] = frozenset()
     next_is_channels_last = False  # what compiled graphs know of the decision
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -316,7 +313,6 @@ class ConvTranspose1d(nn.ConvTranspose1d):
     """:class:`torch_ops.nn.ConvTranspose1d` in the faster layout."""
 
     _memory = _NOTHING
-    _plain: frozenset[tuple] = frozenset()
     next_is_channels_last = False
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
@@ -333,7 +329,7 @@ class ConvTranspose1d(nn.ConvTranspose1d):
 
 def forget(module: torch.nn.Module) -> None:
     """Removes what a converted module remembers."""
-    for name in ("next_is_channels_last", "_memory", "_plain"):
+    for name in ("next_is_channels_last", "_memory"):
         module.__dict__.pop(name, None)
 
 

@@ -295,3 +295,6 @@ def test_a_layer_that_stays_contiguous_is_pytorchs_own(transposed, monkeypatch):
         assert len(calls) == 3
     model(x)
     assert len(calls) == 4, "with gradients"
+    with torch.no_grad():
+        copy.deepcopy(model)(x)
+    assert len(calls) == 5, "copies remember nothing"
