@@ -220,7 +220,8 @@ inline BackwardChoice choose_backward(const Problem& problem, const Device& devi
 }
 
 inline LaunchShape blocks_of(int64_t threads) {
-  return {static_cast<unsigned>(ceil_div<int64_t>(threads, kBackwardThreads)), kBackwardThreads};
+  return {static_cast<unsigned>(ceil_div<int64_t>(threads, kBackwardThreads)), kBackwardThreads, 0,
+          /*use_pdl=*/true};
 }
 
 inline LaunchShape backward_launch(const BackwardChoice& choice, const BackwardArgs& args) {
@@ -229,7 +230,8 @@ inline LaunchShape backward_launch(const BackwardChoice& choice, const BackwardA
       return blocks_of(ceil_div<int64_t>(args.rows, choice.rows_per_thread) * choice.vecs);
     case BackwardPath::kTiles:
       return {args.images * args.row_tiles.divisor * args.tiles.divisor, kTileThreads,
-              static_cast<size_t>(args.staged_at + choice.pitch * choice.staged_rows)};
+              static_cast<size_t>(args.staged_at + choice.pitch * choice.staged_rows),
+              /*use_pdl=*/true};
     case BackwardPath::kWindows:
       return blocks_of(args.threads);
     case BackwardPath::kPixels:

@@ -103,14 +103,11 @@ inline int64_t part_units(const Problem& problem, const ForwardChoice& choice, c
 }
 
 inline LaunchShape forward_launch(ForwardPath path, const ForwardArgs& args) {
-  if (path == ForwardPath::kRows) {
-    return {ceil_div<unsigned>(args.vecs, kRowThreads), kRowThreads};
-  }
-  if (path == ForwardPath::kGather && args.vecs == 0) {
-    return {ceil_div<unsigned>(args.units, kForwardThreads), kForwardThreads};
-  }
-  const unsigned vecs = path == ForwardPath::kImages ? 1 : args.vecs_at_once;
-  return {ceil_div<unsigned>(std::max(args.vecs, 1u), kForwardThreads * vecs), kForwardThreads};
+  const unsigned threads = path == ForwardPath::kRows ? kRowThreads : kForwardThreads;
+  const bool copies_vecs = path == ForwardPath::kVecs || path == ForwardPath::kGather;
+  unsigned items = std::max(args.vecs, 1u), at_once = copies_vecs ? args.vecs_at_once : 1;
+  if (path == ForwardPath::kGather && args.vecs == 0) items = args.units, at_once = 1;
+  return {ceil_div(items, threads * at_once), threads, 0, /*use_pdl=*/true};
 }
 
 // The launches from unit `first` on.

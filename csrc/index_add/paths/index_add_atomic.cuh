@@ -88,7 +88,9 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_atomically(const Atomic
   const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{block_units}));
   if (threadIdx.x >= end) return;
   const UnitOrigin origin(args, first);
+  grid_dependency_wait();
   Addends<T, V, kAtomicUnroll> addends(args, origin, threadIdx.x, kAtomicThreads, end);
+  launch_dependents();
   const auto alpha = from_scalar<Sum<T>>(args.alpha);
 #pragma unroll
   for (int u = 0; u < kAtomicUnroll; ++u) {

@@ -159,6 +159,7 @@ inline AtomicPlan plan_atomic(const Problem& problem, const Layout& layout, cons
   plan.shape.threads = kAtomicThreads;
   plan.shape.blocks =
       static_cast<unsigned>(ceil_div<uint64_t>(plan.args.total_units, plan.block_units));
+  plan.shape.use_pdl = true;
   return plan;
 }
 
@@ -191,6 +192,7 @@ inline TilesPlan plan_tiles(const Problem& problem, const Layout& layout, const 
   plan.shape.blocks =
       tile.columns.divisor * tile.per_outer.divisor * static_cast<unsigned>(layout.outer_size);
   plan.shape.shared_bytes = static_cast<size_t>(tile_shared_bytes(tile.rows));
+  plan.shape.use_pdl = true;
   return plan;
 }
 
@@ -203,6 +205,7 @@ inline HotPlan plan_hot(const Problem& problem, const Layout& layout, const Devi
   plan.hot_bins = static_cast<uint32_t>(
       std::min<int64_t>(kMaxHotBins, kHotSharedBytes / (bytes * width * kHotCopies)));
   plan.find.threads = kHotSamples;
+  plan.find.use_pdl = true;
   const uint64_t units = plan.args.total_units;
   const auto most_blocks = static_cast<uint64_t>(kHotBlocksPerSm * device.sms);
   plan.block_units = static_cast<uint32_t>(ceil_div(units, most_blocks));

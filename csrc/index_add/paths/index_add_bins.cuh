@@ -101,6 +101,7 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_in_bins(const BinArgs args
   }
   const uint32_t begin = split * args.split_values;
   const uint32_t end = min(args.values, begin + args.split_values);
+  grid_dependency_wait();
   for (uint32_t first = begin + threadIdx.x; first < end; first += kBinThreads * kEntries) {
     uint32_t entries[kEntries], at[kEntries];
     int64_t bin[kEntries];
@@ -187,6 +188,7 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_vecs_in_bins(const BinArgs
   const uint32_t end = min(args.values, begin + args.split_values);
   const uint32_t vecs_end = end - (end - begin) % kBinVec;
   uint32_t at = begin + threadIdx.x * kBinVec;
+  grid_dependency_wait();
   Neighbours<T, I> next;
   if (at < vecs_end) next.load(index + at, source + at);
   for (uint32_t i = threadIdx.x; i < args.bins << args.copy_bits; i += kBinThreads) {
@@ -237,6 +239,7 @@ __global__ __launch_bounds__(kBinSumsX* kBinSumsY) void add_split_sums(const Bin
   const uint32_t outer = blockIdx.x / blocks;
   const uint32_t x = threadIdx.x % kBinSumsX, y = threadIdx.x / kBinSumsX;
   const uint32_t bin = blockIdx.x % blocks * kBinSumsX + x;
+  launch_dependents();
   grid_dependency_wait();
   S sum = kNothing<S>;
   if (bin < args.bins) {
