@@ -12,6 +12,7 @@
 //   bank             0  1  ... 31    0  1  ... 31    and so always to bank t % 32
 #pragma once
 
+#include "common/async.cuh"
 #include "index_add/device/index_add_launch.cuh"
 
 namespace gpuopt::index_add {
@@ -55,19 +56,6 @@ __device__ __forceinline__ void add_up_copies(const BinArgs& args, Sum<T>* bins,
       static_cast<S*>(args.split_sums)[row * args.bins + bin] = sum;
     }
   }
-}
-
-// Returns the same address in shared memory, kept in a register. Otherwise the compiler computes it
-// again at each use, by two slow reads of special registers.
-template <typename S>
-__device__ __forceinline__ S* kept_in_register(S* shared) {
-#if defined(__CUDA_ARCH__)
-  auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("" : "+r"(address));
-  return static_cast<S*>(__cvta_shared_to_generic(address));
-#else
-  return shared;
-#endif
 }
 
 // Supports any strides. blockIdx numbers (group of R outer indices, split).
