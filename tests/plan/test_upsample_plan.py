@@ -329,8 +329,10 @@ def planes(shape, out, dtype=FLOAT32, channels_last=False, scale=None, **rest) -
         (planes((8, 64, 128, 128), (1024, 1024), FLOAT16), VECS, 2, 8),
         (planes((8, 64, 128, 128), (2048, 2048), FLOAT16), VECS, 2, 8),  # a vector of copies of one pixel
         (planes((8, 64, 128, 128), (2048, 2048), UINT8), GATHER, 1, 8),  # there is no kernel for vectors of 16 copies
-        (planes((8, 64, 127, 127), (254, 254)), GATHER, 4, 2),  # rows are not whole vectors
-        (planes((8, 64, 128, 128), (256, 256), offset=4), GATHER, 4, 2),  # words are not aligned
+        (planes((8, 64, 127, 127), (254, 254)), IMAGES, 4, 1),  # rows are not whole vectors
+        (planes((8, 64, 128, 128), (256, 256), offset=4), IMAGES, 4, 1),  # words are not aligned
+        (planes((64, 64, 127, 127), (254, 254), FLOAT16), GATHER, 2, 2),
+        (planes((1, 3, 127, 127), (254, 254)), GATHER, 4, 2),
         (planes((8, 64, 128, 128), (384, 384)), IMAGES, 4, 1),
         (planes((1, 3, 128, 128), (384, 384)), GATHER, 4, 1),
         (planes((8, 64, 128, 128), (256, 256), FLOAT32, True), VECS, 16, 1),
