@@ -110,15 +110,21 @@ inline bool has_vectors(const Problem& problem, const Layout& layout) {
   return values_per_access(problem, layout) * size_of(problem.dtype) == kAccessBytes;
 }
 
-// Whether tiles are supported: rows of several vectors, which may lie anywhere in half types.
-// Booleans are stored instead of added, so they do not queue up.
+// Whether tiles are supported and faster: rows of several vectors, which may lie anywhere in half
+// types. Booleans are stored instead of added, so they do not queue up. Plain additions sum the
+// rows that a warp has in one bin, so those queue up less. If a warp has many rows, tiles are
+// faster from more entries on.
 inline bool aggregates(const Problem& problem, const Layout& layout, const Tuning& tuning) {
   const bool anywhere =
       is_half(problem.dtype) && layout.inner.self_stride == 1 && layout.inner.source_stride == 1;
   const int64_t values = kAccessBytes / static_cast<int64_t>(size_of(problem.dtype));
-  return (has_vectors(problem, layout) || anywhere) && problem.dtype != DType::kBool &&
+  const bool vectors = has_vectors(problem, layout);
+  const int64_t units = std::max<int64_t>(layout.inner.size / values, 1);
+  const int64_t warp_rows =
+      vectors && layout.outer_size == 1 ? std::max<int64_t>(kWarp / 2 / units, 1) : 1;
+  return (vectors || anywhere) && problem.dtype != DType::kBool &&
          layout.inner.size >= kMinTileUnits * values &&
-         problem.entries >= tuning.min_tile_entries && problem.bins < UINT32_MAX;
+         problem.entries >= tuning.min_tile_entries * warp_rows && problem.bins < UINT32_MAX;
 }
 
 // Whether frequent bins may delay the other additions, in rows that tiles do not support.
