@@ -7,6 +7,19 @@
 
 namespace gpuopt {
 
+// Returns the same address in shared memory, kept in a register. Otherwise the compiler computes it
+// again at each use, by two slow reads of special registers.
+template <typename S>
+__device__ __forceinline__ S* kept_in_register(S* shared) {
+#if defined(__CUDA_ARCH__)
+  auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("" : "+r"(address));
+  return static_cast<S*>(__cvta_shared_to_generic(address));
+#else
+  return shared;
+#endif
+}
+
 // Copies N values, 4, 8 or 16 bytes in all. Both addresses are aligned to that size.
 template <typename T, int N>
 __device__ __forceinline__ void copy_async(T* shared, const T* global) {

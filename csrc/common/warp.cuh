@@ -21,6 +21,21 @@ __device__ __forceinline__ T shuffle_xor(const T& value, int mask) {
   return other;
 }
 
+// The value of lane `lane`. The size of T is a multiple of 4 bytes. All lanes of the warp take
+// part.
+template <typename T>
+__device__ __forceinline__ T shuffle_from(const T& value, int lane) {
+  static_assert(sizeof(T) % 4 == 0);
+  constexpr int kWords = sizeof(T) / 4;
+  uint32_t words[kWords];
+  memcpy(words, &value, sizeof(T));
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) words[i] = __shfl_sync(0xffffffffu, words[i], lane);
+  T other;
+  memcpy(&other, words, sizeof(T));
+  return other;
+}
+
 // The value of the next lane; the last lane gets its own. All lanes of the warp take part.
 __device__ __forceinline__ uint64_t shuffle_down(uint64_t value) {
   const int next = static_cast<int>(min(threadIdx.x % 32 + 1, 31u));

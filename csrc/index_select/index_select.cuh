@@ -53,6 +53,7 @@ __global__ __launch_bounds__(kGatherThreads) void gather(const __grid_constant__
     units[u] = args.units.divmod(entries[u]);
   }
   const Index index = index_from(args.index, origin.entry);
+  grid_dependency_wait();
   int64_t bins[kUnroll];
   index.load(entries, count, bins);
   index.check(count, bins);
@@ -63,6 +64,7 @@ __global__ __launch_bounds__(kGatherThreads) void gather(const __grid_constant__
       values[u] = static_cast<const U*>(args.self)[bins[u] * args.bin_units + units[u]];
     }
   }
+  launch_dependents();
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     if (u < count) static_cast<U*>(args.out)[first + threadIdx.x + u * kGatherThreads] = values[u];
@@ -97,6 +99,7 @@ __global__ __launch_bounds__(kGatherThreads) void gather_anywhere(
     entries[2 * u + 1] = entries[2 * u];
     if (from_a[u] < kAccessBytes && entries[2 * u] + 1 < entries_left) ++entries[2 * u + 1];
   }
+  grid_dependency_wait();
   int64_t bins[2 * kAnywhereUnroll];
   index.load(entries, 2 * count, bins);
   index.check(2 * count, bins);
@@ -111,6 +114,7 @@ __global__ __launch_bounds__(kGatherThreads) void gather_anywhere(
     b[u].load(self + bins[2 * u + 1] * args.bin_units - from_a[u], from_a[u],
               second ? kAccessBytes : 0, self_end);
   }
+  launch_dependents();
 #pragma unroll
   for (int u = 0; u < kAnywhereUnroll; ++u) {
     if (u >= count) break;

@@ -135,7 +135,8 @@ struct Chooser {
     return !config.vecs && stride > 0 && stride * item <= kSectorBytes;
   }
 
-  void plan_rows() {
+  // can_be_line: path kLine supports the problem, if a block has one output.
+  void plan_rows(bool can_be_line) {
     const int64_t units = config.units();
     // Enough threads per row that all units of a thread are in flight at once, and at least enough
     // to read whole memory sectors, unless threads that are side by side do.
@@ -146,6 +147,9 @@ struct Chooser {
     // If that doesn't fill the device, more threads per output, down to one unit per thread.
     const int64_t threads = int64_t{device.sms} * tuning.row_threads;
     y = std::max(y, std::min(pow2_ceil(units), pow2_ceil(threads / layout.outputs)));
+    // An SM with one output has threads to spare, and path kLine is the fastest: 1000 values in f32
+    // take 0.91 us there, and as many in bf16, which are 125 vectors, 1.56 us on path kRows.
+    if (can_be_line && layout.outputs <= device.sms) y = kThreads;
     config.y = static_cast<int>(std::min<int64_t>(y, kThreads));
     config.z = kThreads / config.y;
     config.tiles = ceil_div<int64_t>(layout.outputs, config.z);
@@ -179,9 +183,11 @@ struct Chooser {
     if (inside * 2 < outer.in_stride || span_of_piece() > outer.in_stride) return false;
     int64_t neighbours = 1;
     for (int d = 0; d < layout.num_kept && neighbours < kWarp; ++d) {
-      const int64_t gap = std::gcd(layout.kept[d].in_stride * item, int64_t{kWarp * kBankBytes});
-      const int64_t alike = std::min(kWarp / neighbours, gap / kBankBytes);  // in one bank
-      if (alike > kMostInBank) return false;
+      // All banks have 128 bytes. Steps along the dimension lead to every gap-th of them.
+      constexpr int64_t kBanks = kWarp * kBankBytes;
+      const int64_t gap = std::gcd(layout.kept[d].in_stride * item, kBanks);
+      const int64_t in_bank = ceil_div(kWarp / neighbours * gap, kBanks);
+      if (in_bank > kMostInBank) return false;
       neighbours *= layout.kept[d].size;
     }
     return true;
@@ -205,12 +211,16 @@ struct Chooser {
     constexpr int64_t kShared = (48 << 10) - kAccessBytes;
     config.y = static_cast<int>(
         std::min<int64_t>(pow2_ceil(ceil_div<int64_t>(config.units(), 32)), kThreads));
-    const auto least = [&] { return ceil_div<int64_t>(kThreads / config.y, piece_outputs); };
+    const auto least = [&] { return std::max<int64_t>(kThreads / config.y / piece_outputs, 1); };
     while (least() * piece_bytes > kShared) config.y *= 2;
     config.z = kThreads / config.y;
     // Each group of threads has an output or more, and each SM a block, if there are enough.
-    const int64_t most = std::min(tuning.tile_bytes / piece_bytes, outer.size / device.sms);
-    config.tile_pieces = least() * std::clamp<int64_t>(most / least(), 1, 16);
+    const int64_t fill = std::min(tuning.tile_least_bytes / piece_bytes, outer.size / device.sms);
+    const int64_t most = std::min(tuning.tile_bytes / piece_bytes,
+                                  std::max(fill, outer.size / (device.sms * tuning.tile_blocks)));
+    int64_t times = std::clamp<int64_t>(most / least(), 1, 16);
+    if (times > kTileOutputs) times -= times % kTileOutputs;
+    config.tile_pieces = least() * times;
     config.tiles = ceil_div(outer.size, config.tile_pieces);
     // A tile may begin behind an aligned vector.
     config.shared_bytes = static_cast<size_t>(config.tile_pieces * piece_bytes + kAccessBytes);
@@ -268,10 +278,11 @@ struct Chooser {
     config.unaligned = config.vecs && !whole_vecs;
     if (config.vecs) config.inner_units = row / values;
     config.read_once = reads_once();
-    plan_rows();
+    const bool can_be_line =
+        config.vecs && whole_vecs && config.outer_units == 1 && layout.num_kept <= 1;
+    plan_rows(can_be_line);
     config.shared_bytes = accumulator_bytes() * config.threads();
-    if (config.vecs && whole_vecs && config.outer_units == 1 && layout.num_kept <= 1 &&
-        config.z == 1 && (layout.linear_out || config.splits > 1)) {
+    if (can_be_line && config.z == 1 && (layout.linear_out || config.splits > 1)) {
       config.path = Path::kLine;
     }
   }
@@ -286,7 +297,8 @@ struct Chooser {
       return;
     }
     config.inner_units = layout.reduced[0].size;
-    if (columns < values && !vecs_are_aligned(2) && has_pieces(tuning.tile_row_bytes)) {
+    // Rows of columns that are not whole vectors, and too narrow for unaligned ones.
+    if (columns % values != 0 && columns < 2 * values && has_pieces(tuning.tile_row_bytes)) {
       plan_tile();
       return;
     }

@@ -15,6 +15,7 @@ constexpr int kBlocks = 4;
 constexpr int kVecUnroll = 4;    // vectors
 constexpr int kValueUnroll = 8;  // single values
 constexpr int kWideUnroll = 4;  // single values of 8 bytes and more, or of a type known at run time
+constexpr int kTileOutputs = 4;       // outputs of a tile that a thread reduces together
 constexpr int64_t kSectorBytes = 32;  // of memory, which is read in sectors
 constexpr int64_t kBankBytes = 4;     // of shared memory
 constexpr int kMostInBank = 4;        // path kTile: values of a warp in one bank (an estimate)
@@ -56,10 +57,15 @@ struct Tuning {
   // Bytes of a piece on path kTile, at most, if it is a row or has few columns. Others fill a tile.
   int64_t tile_row_bytes = 1024;
   int64_t tile_bytes = 16 << 10;  // bytes of a tile in shared memory, about
-  int64_t wide = 32;              // vectors side by side in a block of columns
-  int64_t wide_short = 64;        // vectors side by side in a block of short columns
-  int64_t wide_values = 128;      // single values side by side in a block of columns
-  int64_t short_column = 128;     // units of a short column, at most
+  // Tiles are smaller, down to tile_least_bytes, if an SM would have fewer blocks than this. A
+  // block first copies and then computes, so blocks that start later keep memory busy meanwhile. An
+  // SM holds at least kBlocks, which have 24 KB in flight. Neither is swept.
+  int64_t tile_blocks = 24;
+  int64_t tile_least_bytes = 6 << 10;
+  int64_t wide = 32;           // vectors side by side in a block of columns
+  int64_t wide_short = 64;     // vectors side by side in a block of short columns
+  int64_t wide_values = 128;   // single values side by side in a block of columns
+  int64_t short_column = 128;  // units of a short column, at most
   // Unaligned columns use streaming loads only if they have more units than this.
   int64_t unaligned_once_above = 8;
   // Inputs of at least once_from and less than once_below bytes use streaming loads.

@@ -142,7 +142,9 @@ int64_t tile_side(int64_t pixels, int64_t most, F&& holds) {
 }
 
 // Supports windows whose gradients fit in the shared memory of a block. Tiles are smaller if there
-// would be too few to occupy the device.
+// would be too few to occupy the device. A tile has few windows of more than kMostTileWindow
+// columns, and most of its threads idle. If every window has a thread of its own,
+// backward_pixels_kernel is faster.
 inline bool plan_tiles(const Problem& problem, const Windows& windows, BackwardChoice& choice) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const int64_t pixel_bytes = choice.layout.pixel_units * size;
@@ -155,7 +157,10 @@ inline bool plan_tiles(const Problem& problem, const Windows& windows, BackwardC
   const auto bytes_of = [&](int64_t columns, int64_t rows) {
     return pitch_of(columns) * widest_window(problem.height, rows);
   };
-  if (!windows.dense_rows || windows.wide > int64_t{kMostLanes} * kLaneColumns ||
+  const bool in_pixels = windows.wide > kMostTileWindow && windows.wide < kWarp &&
+                         choice.layout.pixel_units == 1 &&
+                         choice.units() >= windows.blocks * kBackwardThreads;
+  if (!windows.dense_rows || in_pixels || windows.wide > int64_t{kMostLanes} * kLaneColumns ||
       bytes_of(1, 1) > kMostTileBytes - kTileTableBytes) {
     return false;
   }
@@ -220,7 +225,8 @@ inline BackwardChoice choose_backward(const Problem& problem, const Device& devi
 }
 
 inline LaunchShape blocks_of(int64_t threads) {
-  return {static_cast<unsigned>(ceil_div<int64_t>(threads, kBackwardThreads)), kBackwardThreads};
+  return {static_cast<unsigned>(ceil_div<int64_t>(threads, kBackwardThreads)), kBackwardThreads, 0,
+          /*use_pdl=*/true};
 }
 
 inline LaunchShape backward_launch(const BackwardChoice& choice, const BackwardArgs& args) {
@@ -229,7 +235,8 @@ inline LaunchShape backward_launch(const BackwardChoice& choice, const BackwardA
       return blocks_of(ceil_div<int64_t>(args.rows, choice.rows_per_thread) * choice.vecs);
     case BackwardPath::kTiles:
       return {args.images * args.row_tiles.divisor * args.tiles.divisor, kTileThreads,
-              static_cast<size_t>(args.staged_at + choice.pitch * choice.staged_rows)};
+              static_cast<size_t>(args.staged_at + choice.pitch * choice.staged_rows),
+              /*use_pdl=*/true};
     case BackwardPath::kWindows:
       return blocks_of(args.threads);
     case BackwardPath::kPixels:

@@ -79,10 +79,14 @@ inline ForwardChoice choose_forward(const Problem& problem, const Device& device
   const int64_t group_reach = (choice.group_images - 1) * layout.channel_stride +
                               (height.in - 1) * layout.row_stride + reach;
   const int64_t group_vecs = choice.group_images * image_units / vec_units;
-  if (even && choice.groups >= kGroupsAtOnce && choice.repeat == 1 && layout.unit_bytes <= 4 &&
+  // The gather path loads a unit that repeats once. This is not worth it where a vector has two
+  // sources instead of four (an estimate).
+  const bool few_repeats = choice.repeat == 1 || (choice.repeat == 2 && layout.unit_bytes == 4);
+  if (even && choice.groups >= kGroupsAtOnce && few_repeats && layout.unit_bytes <= 4 &&
       group_reach <= INT32_MAX && choice.units() <= tuning.part_units &&
       choice.group_step * group_vecs >= resident) {
     choice.path = ForwardPath::kImages;
+    choice.repeat = 1;
     choice.vecs = choice.group_step * group_vecs;
     return choice;
   }
@@ -103,14 +107,11 @@ inline int64_t part_units(const Problem& problem, const ForwardChoice& choice, c
 }
 
 inline LaunchShape forward_launch(ForwardPath path, const ForwardArgs& args) {
-  if (path == ForwardPath::kRows) {
-    return {ceil_div<unsigned>(args.vecs, kRowThreads), kRowThreads};
-  }
-  if (path == ForwardPath::kGather && args.vecs == 0) {
-    return {ceil_div<unsigned>(args.units, kForwardThreads), kForwardThreads};
-  }
-  const unsigned vecs = path == ForwardPath::kImages ? 1 : args.vecs_at_once;
-  return {ceil_div<unsigned>(std::max(args.vecs, 1u), kForwardThreads * vecs), kForwardThreads};
+  const unsigned threads = path == ForwardPath::kRows ? kRowThreads : kForwardThreads;
+  const bool copies_vecs = path == ForwardPath::kVecs || path == ForwardPath::kGather;
+  unsigned items = std::max(args.vecs, 1u), at_once = copies_vecs ? args.vecs_at_once : 1;
+  if (path == ForwardPath::kGather && args.vecs == 0) items = args.units, at_once = 1;
+  return {ceil_div(items, threads * at_once), threads, 0, /*use_pdl=*/true};
 }
 
 // The launches from unit `first` on.

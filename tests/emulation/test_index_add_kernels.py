@@ -291,6 +291,19 @@ def test_sums_that_float16_does_not_hold(index_add, sign, width, path):
     assert taken.path == path
 
 
+@pytest.mark.parametrize("dtype, width", [(6, 16), (7, 4), (7, 128), (8, 4), (4, 8)])
+@pytest.mark.parametrize("bins, order", [(1, "equal"), (900, "sorted"), (7, "random"), (5000, "random")])
+def test_rows_of_a_bin_are_summed_by_warps(index_add, dtype, width, bins, order):
+    set_limits(index_add, min_tile_entries=1 << 40)
+    random = np.random.default_rng(bins)
+    self = Operand(TYPES[dtype], [width, bins], [1, width], 0, random)
+    source = Operand(TYPES[dtype], [width, 1003], [1, width], 0, random)
+    index = random.integers(0, bins, 1003)
+    if order == "sorted":
+        index.sort()
+    assert run_and_compare(index_add, self, source, 1, index, sms=1).path == ATOMIC
+
+
 @pytest.mark.parametrize("value", [1, 30000, -60000])
 @pytest.mark.parametrize("alpha", [1, 1000, 60000])
 @pytest.mark.parametrize("width, path", [(16, TILES), (6, HOT)])

@@ -23,9 +23,11 @@ def at_the_end(size: int, offset: int) -> np.ndarray:
     return Memory(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE).bytes[-size:]
 
 
-def gather_and_compare(kernels, entries, bins, row, gap=0, index_type=np.int64, step=1, offset=0, to=0) -> int:
+def gather_and_compare(
+    kernels, entries, bins, row, gap=0, index_type=np.int64, step=1, offset=0, to=0, few=132 * 1024
+) -> int:
     """Gathers rows of `row` bytes, `gap` bytes apart, from an address `offset` bytes past an aligned one to one `to` bytes past.
-    Returns the bytes of an access, or 0 if vectors are loaded from anywhere."""
+    Up to `few` units have a thread each. Returns the bytes of an access, or 0 if vectors are loaded from anywhere."""
     random = np.random.default_rng(entries + row)
     apart = row + gap
     self, out = at_the_end(bins * apart - gap, offset), at_the_end(entries * row, to)
@@ -36,6 +38,7 @@ def gather_and_compare(kernels, entries, bins, row, gap=0, index_type=np.int64, 
         *(ctypes.c_uint64(array.ctypes.data) for array in (self[offset:], index, out[to:])),
         int(index_type == np.int64),
         *map(ctypes.c_int64, (bins, entries, step, row, apart)),
+        ctypes.c_uint64(few),
     )
     rows = np.lib.stride_tricks.as_strided(self[offset:], (bins, row), (apart, 1))
     np.testing.assert_array_equal(out[to:][: entries * row].reshape(entries, row), rows[index])
@@ -53,7 +56,12 @@ def test_rows(kernels, row, entries):
 @pytest.mark.parametrize("entries", [1, 2, 63, 600])
 @pytest.mark.parametrize("gap, offset", [(0, 0), (0, 3), (2, 1), (13, 15)])
 def test_rows_from_anywhere(kernels, row, entries, gap, offset):
-    assert gather_and_compare(kernels, entries, 40, row, gap, offset=offset) == 0
+    assert gather_and_compare(kernels, entries, 40, row, gap, offset=offset, few=0) == 0
+
+
+@pytest.mark.parametrize("few, access", [(9 * 31, 1), (9 * 31 - 1, 0)])
+def test_small_calls_read_value_by_value(kernels, few, access):
+    assert gather_and_compare(kernels, 9, 40, 31, few=few) == access
 
 
 def test_small_and_large_calls(kernels):
@@ -70,7 +78,7 @@ def test_small_and_large_calls(kernels):
     ids=lambda value: str(value),
 )
 def test_alignment(kernels, gap, offset, to, access):
-    assert gather_and_compare(kernels, 100, 50, 64, gap, offset=offset, to=to) == access
+    assert gather_and_compare(kernels, 100, 50, 64, gap, offset=offset, to=to, few=0) == access
 
 
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])

@@ -163,6 +163,10 @@ def test_any_problem(kernels):
         ([33, 5000], [1, 33], [1, 0], TILE, False),
         ([12, 5001], [1, 15], [1, 0], TILE, False),  # a slice of rows
         ([2, 9, 3001], [1, 2, 18], [0, 1, 0], TILE, False),
+        ([6, 4, 2001], [1, 6, 24], [0, 1, 0], TILE, False),  # aligned pieces
+        ([5, 14, 1003], [1, 5, 70], [0, 1, 0], TILE, False),
+        ([3, 20001], [1, 3], [1, 0], TILE, False),  # a thread has several outputs
+        ([1000], [1], [1], LINE, False),
         ([2, 40, 33], [1, 3, 121], [0, 1, 0], TILE, False),  # two of three channels, several threads for an output
         ([3, 13, 3, 200], [1, 3, 39, 117], [1, 0, 1, 0], TILE, False),  # windows
         ([2, 7, 5, 3, 60], [1, 2, 14, 70, 220], [1, 0, 1, 0, 0], TILE, False),  # with rows that are cut off

@@ -224,6 +224,9 @@ def test_any_problem_has_valid_plans(planner, problem, sms, shared):
         (Problem([64, 5232], 1, 35258, BFLOAT16, offset=1), TILES, 8, None),
         (Problem([15, 5232], 1, 35258, BFLOAT16), ATOMIC, 1, None),
         (Problem([16, 1200], 1, 2679), ATOMIC, 4, None),
+        (Problem([8, 6832], 1, 10134), ATOMIC, 4, None),
+        (Problem([8, 6832], 1, 32768), TILES, 4, None),
+        (Problem([8, 6832, 2], 1, 10134), TILES, 4, None),
         (Problem([1024, 65536], 1, 16384), TILES, 4, None),
         (Problem([1024, 32768], 1, 15), ATOMIC, 4, None),
         (Problem([1024, 32768], 1, 15, BFLOAT16, ACCURATE), SORTED, 8, 32),
@@ -259,7 +262,7 @@ def test_paths_of_common_problems(planner, problem, path, values, lanes):
         (Problem([16, 65536], 1, 2**20, FLOAT16), 512, 2),
         (Problem([1024, 65536], 1, 16384), 64, 16),
         (Problem([68, 65536], 1, 2**18), 113, 9),  # two tiles, of nine units and of eight
-        (Problem([16, 5000], 1, 4096), 64, 4),  # one unit per thread
+        (Problem([16, 5000], 1, 16384), 64, 4),  # one unit per thread
     ],
 )
 def test_tiles_whose_rows_of_a_bin_are_summed(planner, problem, rows, units):

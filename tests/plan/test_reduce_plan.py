@@ -316,6 +316,10 @@ def test_sizes_that_are_zero_in_32_bits(planner, shape, reduced):
         ([33, 10**6], [1, 33], [1, 0], FLOAT16, "tile"),
         ([12, 10**6], [1, 15], [1, 0], FLOAT16, "tile"),  # a slice of rows
         ([2, 9, 10**6], [1, 2, 18], [0, 1, 0], FLOAT16, "tile"),  # two columns of nine values
+        ([6, 4, 149508], [1, 6, 24], [0, 1, 0], FLOAT16, "tile"),  # aligned pieces
+        ([5, 14, 544379], [1, 5, 70], [0, 1, 0], FLOAT32, "tile"),
+        ([1000], [1], [1], FLOAT16, "line"),  # 125 vectors
+        ([800, 100], [1, 800], [1, 0], FLOAT16, "line"),
         ([3, 112, 3, 10**5], [1, 3, 336, 1008], [1, 0, 1, 0], FLOAT16, "tile"),  # windows of an image
         ([2, 32, 2, 10**5], [1, 2, 64, 128], [1, 0, 1, 0], FLOAT32, "tile"),
         ([128, 262144], [1, 128], [0, 1], FLOAT16, "columns"),

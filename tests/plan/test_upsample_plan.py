@@ -329,8 +329,10 @@ def planes(shape, out, dtype=FLOAT32, channels_last=False, scale=None, **rest) -
         (planes((8, 64, 128, 128), (1024, 1024), FLOAT16), VECS, 2, 8),
         (planes((8, 64, 128, 128), (2048, 2048), FLOAT16), VECS, 2, 8),  # a vector of copies of one pixel
         (planes((8, 64, 128, 128), (2048, 2048), UINT8), GATHER, 1, 8),  # there is no kernel for vectors of 16 copies
-        (planes((8, 64, 127, 127), (254, 254)), GATHER, 4, 2),  # rows are not whole vectors
-        (planes((8, 64, 128, 128), (256, 256), offset=4), GATHER, 4, 2),  # words are not aligned
+        (planes((8, 64, 127, 127), (254, 254)), IMAGES, 4, 1),  # rows are not whole vectors
+        (planes((8, 64, 128, 128), (256, 256), offset=4), IMAGES, 4, 1),  # words are not aligned
+        (planes((64, 64, 127, 127), (254, 254), FLOAT16), GATHER, 2, 2),
+        (planes((1, 3, 127, 127), (254, 254)), GATHER, 4, 2),
         (planes((8, 64, 128, 128), (384, 384)), IMAGES, 4, 1),
         (planes((1, 3, 128, 128), (384, 384)), GATHER, 4, 1),
         (planes((8, 64, 128, 128), (256, 256), FLOAT32, True), VECS, 16, 1),
@@ -375,6 +377,7 @@ def test_forward_paths_of_common_problems(planner, problem, path, unit_bytes, re
         (planes((64, 300, 7, 7), (1000, 1000)), PIXELS, {"splits": 256}),
         (planes((1, 3, 7, 7), (500, 500)), TILES, {"tile_rows": 1, "tile_columns": 1, "lanes": 32, "most": 4}),
         (planes((8, 64, 40, 40), (200, 200)), TILES, {"tiles": 1}),
+        (planes((8, 64, 37, 23), (600, 400), FLOAT16), PIXELS, {"splits": 1}),
         (planes((4, 3, 265, 874), (1065, 3516), FLOAT16), TILES, {"most": 5, "lanes": 1}),
         (planes((1, 1, 3, 1332), (14, 3996)), TILES, {"tiles": SEVERAL, "row_tiles": 3}),
         (planes((9, 64, 30, 3), (150, 9)), TILES, {"tiles": 1, "row_tiles": 1, "splits": SEVERAL}),

@@ -1,6 +1,6 @@
 """Calls give the same bits however they overlap: on several streams, in several host threads, in graphs, in memory of any contents.
 
-Each room has a list of calls in its test_cuda.py that reaches all of its kernels.
+Each room has a list of calls that reaches its kernels, in its test_cuda.py or in chains.py.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from ..support.overlap import Calls, Instance, gate, half_alike, spoil
+from . import chains
 from .conv1d.test_cuda import overlapping as conv1d
 from .dot.test_cuda import overlapping as dot
 from .index_add.test_cuda import DTYPES
@@ -22,7 +23,9 @@ from .upsample.test_cuda import overlapping as upsample
 
 pytestmark = pytest.mark.gpu
 ROOMS = {
-    "conv1d": conv1d, "dot": dot, "reduce": reduce, "scan": scan, "selective_scan": selective_scan, "upsample": upsample,
+    "conv1d": conv1d, "dot": dot, "elementwise": chains.elementwise, "index_select": chains.index_select, "reduce": reduce,
+    "scan": scan, "segment": chains.segment, "selective_scan": selective_scan, "spmm": chains.spmm, "transpose": chains.transpose,
+    "upsample": upsample,
 } | {f"index_add, {dtype}": functools.partial(index_add, dtype) for dtype in DTYPES}  # fmt: skip
 
 

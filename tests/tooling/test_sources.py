@@ -12,6 +12,8 @@ import pytest
 from tools import layout, native_build, test_build, toolchain
 from tools.native_build import ROOT
 
+from ..rooms.test_overlap import ROOMS
+
 CUDA_SOURCES = [  # with kernels
     path
     for path in sorted(layout.CSRC.rglob("*.cu"))
@@ -48,9 +50,13 @@ def test_device_code_and_common_never_see_torch(path):
     assert layout.torch_includes(path) == ()
 
 
-@pytest.mark.parametrize(
-    "room", ["conv1d", "dot", "elementwise", "reduce", "scan", "selective_scan", "spmm", "transpose"]
-)
+OVERLAPPING = (
+    "conv1d", "dot", "elementwise", "index_add", "index_select", "reduce", "scan", "segment", "selective_scan", "spmm", "transpose",
+    "upsample",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("room", OVERLAPPING)
 def test_kernels_wait_for_the_previous_grid(room):
     """Every kernel of these rooms calls grid_dependency_wait. Their launches overlap the previous grid (programmatic dependent
     launch), and a kernel that does not wait would race with it. Launches of ladders do not overlap."""
@@ -62,6 +68,10 @@ def test_kernels_wait_for_the_previous_grid(room):
         assert text.count("__global__") == text.count("  grid_dependency_wait();\n"), path.name
         kernels += text.count("__global__")
     assert kernels > 0
+
+
+def test_overlapping_launches_are_tested():
+    assert {room.split(",")[0] for room in ROOMS} == set(OVERLAPPING)
 
 
 def test_torch_free_headers_compile_alone(config):

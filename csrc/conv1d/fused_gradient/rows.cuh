@@ -27,18 +27,6 @@ __device__ __forceinline__ void load_edge(compute_t<T>* to, const T* values, int
   for (int i = 0; i < Count; ++i) to[i] = to_compute(loaded[i]);
 }
 
-// The value of another lane. All lanes of the warp take part.
-template <typename C>
-__device__ __forceinline__ C shuffle_from(const C& value, int lane) {
-  uint32_t words[sizeof(C) / 4];
-  memcpy(words, &value, sizeof(C));
-#pragma unroll
-  for (uint32_t& word : words) word = __shfl_sync(0xffffffffu, word, lane);
-  C other;
-  memcpy(&other, words, sizeof(C));
-  return other;
-}
-
 template <typename T, int K>
 __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 4 : 6)
     fused_rows_kernel(const __grid_constant__ FusedArgs args) {

@@ -50,7 +50,7 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
   __syncthreads();
   const bool is_first = args.source.packed == nullptr;
   // Later passes wait for the kernel that moved the entries. The kernel before the first pass only
-  // zeroes counts.
+  // zeroes counts, and launches this one once it has waited for whatever wrote the index.
   if (!is_first) grid_dependency_wait();
   const uint32_t begin = blockIdx.x * args.block_entries;
   const uint32_t end = min(args.count, begin + args.block_entries);

@@ -155,6 +155,7 @@ __global__ __launch_bounds__(kThreads, (kAnywhere ? 2 : 4) * kAtomicThreads /
   for (int i = 0; i < kThreadRows<kThreads>; ++i) entries[i] = first + threadIdx.x + i * kThreads;
   const int count =
       threadIdx.x < rows ? static_cast<int>((rows - threadIdx.x - 1) / kThreads + 1) : 0;
+  grid_dependency_wait();
   args.index.load(entries, count, bins);
   const auto* source_end = reinterpret_cast<const char*>(tile.source_end);
   const auto values_of = [&](uint32_t unit) {
@@ -198,6 +199,7 @@ __global__ __launch_bounds__(kThreads, (kAnywhere ? 2 : 4) * kAtomicThreads /
     }
   };
   load_batch(0);
+  launch_dependents();
   tables.clear();
   args.index.check(count, bins);
 #pragma unroll

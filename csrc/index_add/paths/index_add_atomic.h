@@ -110,15 +110,21 @@ inline bool has_vectors(const Problem& problem, const Layout& layout) {
   return values_per_access(problem, layout) * size_of(problem.dtype) == kAccessBytes;
 }
 
-// Whether tiles are supported: rows of several vectors, which may lie anywhere in half types.
-// Booleans are stored instead of added, so they do not queue up.
+// Whether tiles are supported and faster: rows of several vectors, which may lie anywhere in half
+// types. Booleans are stored instead of added, so they do not queue up. Plain additions sum the
+// rows that a warp has in one bin, so those queue up less. If a warp has many rows, tiles are
+// faster from more entries on.
 inline bool aggregates(const Problem& problem, const Layout& layout, const Tuning& tuning) {
   const bool anywhere =
       is_half(problem.dtype) && layout.inner.self_stride == 1 && layout.inner.source_stride == 1;
   const int64_t values = kAccessBytes / static_cast<int64_t>(size_of(problem.dtype));
-  return (has_vectors(problem, layout) || anywhere) && problem.dtype != DType::kBool &&
+  const bool vectors = has_vectors(problem, layout);
+  const int64_t units = std::max<int64_t>(layout.inner.size / values, 1);
+  const int64_t warp_rows =
+      vectors && layout.outer_size == 1 ? std::max<int64_t>(kWarp / 2 / units, 1) : 1;
+  return (vectors || anywhere) && problem.dtype != DType::kBool &&
          layout.inner.size >= kMinTileUnits * values &&
-         problem.entries >= tuning.min_tile_entries && problem.bins < UINT32_MAX;
+         problem.entries >= tuning.min_tile_entries * warp_rows && problem.bins < UINT32_MAX;
 }
 
 // Whether frequent bins may delay the other additions, in rows that tiles do not support.
@@ -159,6 +165,7 @@ inline AtomicPlan plan_atomic(const Problem& problem, const Layout& layout, cons
   plan.shape.threads = kAtomicThreads;
   plan.shape.blocks =
       static_cast<unsigned>(ceil_div<uint64_t>(plan.args.total_units, plan.block_units));
+  plan.shape.use_pdl = true;
   return plan;
 }
 
@@ -191,6 +198,7 @@ inline TilesPlan plan_tiles(const Problem& problem, const Layout& layout, const 
   plan.shape.blocks =
       tile.columns.divisor * tile.per_outer.divisor * static_cast<unsigned>(layout.outer_size);
   plan.shape.shared_bytes = static_cast<size_t>(tile_shared_bytes(tile.rows));
+  plan.shape.use_pdl = true;
   return plan;
 }
 
@@ -203,6 +211,7 @@ inline HotPlan plan_hot(const Problem& problem, const Layout& layout, const Devi
   plan.hot_bins = static_cast<uint32_t>(
       std::min<int64_t>(kMaxHotBins, kHotSharedBytes / (bytes * width * kHotCopies)));
   plan.find.threads = kHotSamples;
+  plan.find.use_pdl = true;
   const uint64_t units = plan.args.total_units;
   const auto most_blocks = static_cast<uint64_t>(kHotBlocksPerSm * device.sms);
   plan.block_units = static_cast<uint32_t>(ceil_div(units, most_blocks));

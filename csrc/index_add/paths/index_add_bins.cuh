@@ -12,6 +12,7 @@
 //   bank             0  1  ... 31    0  1  ... 31    and so always to bank t % 32
 #pragma once
 
+#include "common/async.cuh"
 #include "index_add/device/index_add_launch.cuh"
 
 namespace gpuopt::index_add {
@@ -57,19 +58,6 @@ __device__ __forceinline__ void add_up_copies(const BinArgs& args, Sum<T>* bins,
   }
 }
 
-// Returns the same address in shared memory, kept in a register. Otherwise the compiler computes it
-// again at each use, by two slow reads of special registers.
-template <typename S>
-__device__ __forceinline__ S* kept_in_register(S* shared) {
-#if defined(__CUDA_ARCH__)
-  auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("" : "+r"(address));
-  return static_cast<S*>(__cvta_shared_to_generic(address));
-#else
-  return shared;
-#endif
-}
-
 // Supports any strides. blockIdx numbers (group of R outer indices, split).
 template <typename T, int R>
 __global__ __launch_bounds__(kBinThreads, 1) void add_in_bins(const BinArgs args) {
@@ -101,6 +89,7 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_in_bins(const BinArgs args
   }
   const uint32_t begin = split * args.split_values;
   const uint32_t end = min(args.values, begin + args.split_values);
+  grid_dependency_wait();
   for (uint32_t first = begin + threadIdx.x; first < end; first += kBinThreads * kEntries) {
     uint32_t entries[kEntries], at[kEntries];
     int64_t bin[kEntries];
@@ -187,6 +176,7 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_vecs_in_bins(const BinArgs
   const uint32_t end = min(args.values, begin + args.split_values);
   const uint32_t vecs_end = end - (end - begin) % kBinVec;
   uint32_t at = begin + threadIdx.x * kBinVec;
+  grid_dependency_wait();
   Neighbours<T, I> next;
   if (at < vecs_end) next.load(index + at, source + at);
   for (uint32_t i = threadIdx.x; i < args.bins << args.copy_bits; i += kBinThreads) {
@@ -237,6 +227,7 @@ __global__ __launch_bounds__(kBinSumsX* kBinSumsY) void add_split_sums(const Bin
   const uint32_t outer = blockIdx.x / blocks;
   const uint32_t x = threadIdx.x % kBinSumsX, y = threadIdx.x / kBinSumsX;
   const uint32_t bin = blockIdx.x % blocks * kBinSumsX + x;
+  launch_dependents();
   grid_dependency_wait();
   S sum = kNothing<S>;
   if (bin < args.bins) {

@@ -105,6 +105,7 @@ inline BinsPlan plan_bins(const Problem& problem, const Layout& layout, const De
   plan.add.blocks =
       ceil_div(args.outer_size, static_cast<uint32_t>(plan.outer_group)) * args.splits.divisor;
   plan.add.shared_bytes = row_bytes * static_cast<size_t>(copies * plan.outer_group);
+  plan.add.use_pdl = true;
   if (splits > 1) {
     plan.split_bytes = size_t{args.outer_size} * args.splits.divisor * row_bytes;
     plan.add_up.threads = kBinSumsX * kBinSumsY;

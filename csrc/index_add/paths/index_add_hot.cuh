@@ -59,6 +59,7 @@ __global__ __launch_bounds__(Samples) void find_hot_bins(const Index index, uint
   __shared__ HotBins hot;
   __shared__ uint32_t num_hot;
   launch_dependents();
+  grid_dependency_wait();
   const uint32_t sampled[1] = {sampled_entry(threadIdx.x, entries)};
   int64_t bin[1];
   index.load(sampled, 1, bin);

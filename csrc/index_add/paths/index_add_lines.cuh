@@ -55,6 +55,8 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
   auto* keys = reinterpret_cast<uint32_t*>(line_memory);
   __shared__ uint32_t counts[kDigits * kPitch];
   __shared__ uint32_t totals[kDigits];
+  // In this order, because add_lines loads the source before it waits for this kernel.
+  grid_dependency_wait();
   launch_dependents();
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const uint32_t steps = (args.entries - 1) / kOrderThreads + 1;
@@ -284,8 +286,9 @@ __global__ __launch_bounds__(kLineThreads, kLineBlocks<R>) void add_lines(const 
   }
   for (uint32_t i = threadIdx.x; i < args.bins; i += kLineThreads) sums[i] = nothing<S, R>();
   __syncthreads();
-  grid_dependency_wait();  // for the order
-  // Sum the segments.
+  // Sum the segments, in the order that the previous kernel found.
+  grid_dependency_wait();
+  launch_dependents();
   Vec<S, R> rest = nothing<S, R>();
   const uint32_t first_bin = sum_own_entries<T, R>(args, cells, sums, rest);
   add_rests(first_bin, rest, sums);

@@ -110,6 +110,7 @@ inline LinesPlan plan_lines(const Problem& problem, const Layout& layout, const 
   plan.order_bytes = size_t{order.thread_entries} * kLineThreads * sizeof(uint32_t);
   plan.sort.threads = kOrderThreads;
   plan.sort.shared_bytes = static_cast<size_t>(order_shared_bytes(problem));
+  plan.sort.use_pdl = true;
   LineArgs& args = plan.args;
   set_operands(args, problem, layout);
   args.entries = order.entries;

@@ -236,8 +236,8 @@ inline SortPlan plan_sort(const Index& index, int64_t entries, uint32_t num_zero
   plan.move.threads = kSortThreads;
   plan.move.blocks = static_cast<unsigned>(ceil_div(tiles, block_tiles));
   plan.move.shared_bytes = static_cast<size_t>(sort_shared_bytes(plan.items));
-  if (plan.one_tile) return plan;
   plan.move.use_pdl = true;
+  if (plan.one_tile) return plan;
   plan.count = plan.move;
   plan.count.shared_bytes = 0;
   const uint32_t blocks = plan.move.blocks;
@@ -246,6 +246,7 @@ inline SortPlan plan_sort(const Index& index, int64_t entries, uint32_t num_zero
       std::max(plan.pass_groups * static_cast<uint32_t>(plan.passes) + 1, num_zeroed);
   plan.zero.threads = kSortThreads;
   plan.zero.blocks = std::min(blocks, ceil_div<uint32_t>(words, kSortThreads));
+  plan.zero.use_pdl = true;
   return plan;
 }
 

@@ -356,17 +356,4 @@ __device__ __forceinline__ typename Op::Value scan_lanes(const Op& op, typename 
   return total;
 }
 
-template <typename T>
-__device__ __forceinline__ T shuffle_from(const T& value, int lane) {
-  constexpr int kWords = sizeof(T) / 4;
-  static_assert(sizeof(T) % 4 == 0);
-  uint32_t words[kWords];
-  memcpy(words, &value, sizeof(T));
-#pragma unroll
-  for (int i = 0; i < kWords; ++i) words[i] = __shfl_sync(0xffffffffu, words[i], lane);
-  T other;
-  memcpy(&other, words, sizeof(T));
-  return other;
-}
-
 }  // namespace gpuopt::scan

@@ -1,6 +1,7 @@
 // The backward kernel for windows of kFactor columns, which sums vectors of gradients in registers.
 #pragma once
 
+#include "common/launch.cuh"
 #include "common/warp.cuh"
 #include "upsample/device/upsample_backward.cuh"
 
@@ -40,6 +41,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
   }
   // Adds row after row and column after column, in the order of ATen.
   Sum totals[kRows][kSums] = {};
+  grid_dependency_wait();
   for (int32_t y = 0; y < tallest; y += kAtOnce) {
     Vec<T, kValues> loaded[kRows][kAtOnce];
 #pragma unroll
@@ -62,6 +64,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
       }
     }
   }
+  launch_dependents();
 #pragma unroll
   for (int j = 0; j < kRows; ++j) {
     if constexpr (kSums == 1) {

@@ -1,6 +1,7 @@
 // Backward kernels in which one thread, or several, sum the window of one unit of an input pixel.
 #pragma once
 
+#include "common/launch.cuh"
 #include "upsample/device/upsample_backward.cuh"
 
 namespace gpuopt::upsample {
@@ -132,6 +133,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
   const WindowLoads<T, kElements, kMost, kOnce> window(args, own, copies_of(args.height, own.y),
                                                        copies_of(args.width, own.x));
   uint32_t image = own.image;
+  grid_dependency_wait();
   do {
     Vec<T, kElements> loaded[kAtOnce][kMost][kMost];
 #pragma unroll
@@ -145,6 +147,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
         for (int x = 0; x < kMost; ++x) loaded[k][y][x] = window.load(args, from, y, x, in);
       }
     }
+    launch_dependents();
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
       if (k > 0 && image >= args.images) break;
@@ -172,6 +175,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
   const uint32_t position = blockIdx.x * args.block_units.divisor + own_unit;
   const uint32_t splits = args.split_count.divisor;
   Sum sums[kElements] = {};
+  grid_dependency_wait();
   if (position < args.units) {
     const Position own = position_of(args, position);
     const Window rows = copies_of(args.height, own.y), columns = copies_of(args.width, own.x);
@@ -200,6 +204,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
       for (int i = 0; i < kPixelLoads; ++i) accumulate(sums, loaded[i], valid[i]);
     }
   }
+  launch_dependents();
   // Add the sums of the threads that share a window.
   if (splits > 1) {
 #pragma unroll

@@ -3,6 +3,7 @@
 
 #include "common/async.cuh"
 #include "common/async_chunk.cuh"
+#include "common/launch.cuh"
 #include "common/warp.cuh"
 #include "upsample/device/upsample_backward.cuh"
 
@@ -75,12 +76,14 @@ __global__ void __launch_bounds__(kTileThreads)
   const StagedRows<T> staged{reinterpret_cast<uintptr_t>(from),
                              reinterpret_cast<char*>(shared) + args.staged_at,
                              args.row_stride * static_cast<int64_t>(sizeof(T)), args.pitch};
+  grid_dependency_wait();
   for (uint32_t i = threadIdx.x;; i += kTileThreads) {
     uint32_t row = i;
     const uint32_t vec = args.vecs.divmod(row);
     if (row >= staged_rows) break;
     staged.copy(row, vec, row_bytes, args.in_end);
   }
+  launch_dependents();
   wait_for_copies();
   __syncthreads();
 

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "common/launch.cuh"
 #include "common/vec.cuh"
 #include "upsample/upsample_forward_args.h"
 
@@ -44,6 +45,7 @@ __device__ __forceinline__ void copy_vecs(const ForwardArgs& args, VecAt&& vec_a
     const uint32_t vec = first + k * kForwardThreads;
     if (k < args.vecs_at_once && vec < args.vecs) words[k] = vec_at(vec);
   }
+  launch_dependents();
   auto* out = static_cast<uint4*>(args.out) + first;
 #pragma unroll
   for (int k = 0; k < kVecsAtOnce; ++k) {
@@ -59,6 +61,7 @@ __global__ void __launch_bounds__(kForwardThreads)
     forward_vecs_kernel(const __grid_constant__ ForwardArgs args) {
   constexpr int kUnits = kVecSize<Unit>;
   constexpr int kSources = kUnits / kRepeat;
+  grid_dependency_wait();
   copy_vecs(args, [&](uint32_t vec) {
     uint32_t row = vec + args.first_unit / kUnits;
     uint32_t x = args.vecs_per_row.divmod(row);  // in vectors
@@ -154,6 +157,7 @@ template <typename Unit, int kRepeat, bool kPixels, bool kLong>
 __global__ void __launch_bounds__(kForwardThreads)
     forward_gather_kernel(const __grid_constant__ ForwardArgs args) {
   constexpr int kUnits = kVecSize<Unit>;
+  grid_dependency_wait();
   copy_vecs(args, [&](uint32_t vec) {
     return words_of(gather<Unit, kRepeat, kPixels, kLong>(args, vec * kUnits));
   });
@@ -202,6 +206,7 @@ __global__ void __launch_bounds__(kRowThreads)
       static_cast<const Unit*>(args.in) + image * args.batch_stride + channel * args.channel_stride;
   uint4 words[kRowsAtOnce];
   int32_t source = -1;
+  grid_dependency_wait();
 #pragma unroll
   for (int k = 0; k < kRowsAtOnce; ++k) {
     const int32_t before = source;
@@ -217,6 +222,7 @@ __global__ void __launch_bounds__(kRowThreads)
     }
     words[k] = words_of(sources);
   }
+  launch_dependents();
   const uint32_t height = args.out_height.divisor;
   auto* out = static_cast<uint4*>(args.out) + vec +
               (uint64_t{out_image} * height + y) * args.vecs_per_row.divisor;
@@ -273,6 +279,7 @@ __global__ void __launch_bounds__(kForwardThreads)
     return static_cast<const Unit*>(args.in) + batch * args.batch_stride +
            channel * args.channel_stride;
   };
+  grid_dependency_wait();
   for (; group < args.groups; group += kGroupsAtOnce * args.group_step) {
     uint4 words[kGroupsAtOnce];
 #pragma unroll
@@ -284,6 +291,7 @@ __global__ void __launch_bounds__(kForwardThreads)
       for (int i = 0; i < kUnits; ++i) sources.values[i] = images[offsets[i]];
       words[k] = words_of(sources);
     }
+    launch_dependents();
 #pragma unroll
     for (int k = 0; k < kGroupsAtOnce; ++k) {
       const uint32_t own = group + k * args.group_step;
