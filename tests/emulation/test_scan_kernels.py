@@ -200,14 +200,22 @@ def results_of(kernels, source: Operand, out: Operand, scanned: int) -> np.ndarr
     """Scans values of float32 whose sums are rounded."""
     rank = len(source.sizes)
     array = ctypes.c_int64 * rank
-    strides = array(*source.strides)
-    problem = Given(rank, array(*source.sizes), strides, strides, scanned, 0, 0, source.address, out.address, 8, 8)
+    strides, out_strides = array(*source.strides), array(*out.strides)
+    problem = Given(rank, array(*source.sizes), strides, out_strides, scanned, 0, 0, source.address, out.address, 8, 8)
     launch(kernels, problem)
     return out.view(out.buffer).copy()
 
 
-@pytest.mark.parametrize("sizes, scanned", [([4096 * 37 + 5], 0), ([2048 * 35 + 1, 2], 0), ([2, 30000], 1)])
-def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scanned):
+@pytest.mark.parametrize(
+    "sizes, scanned, out_order",
+    [
+        ([4096 * 37 + 5], 0, [0]),
+        ([2048 * 35 + 1, 2], 0, [0, 1]),
+        ([2, 30000], 1, [0, 1]),
+        ([5, 12000], 1, [1, 0]),  # blocks copy tiles together
+    ],
+)
+def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scanned, out_order):
     """Clusters, look-back, and without patience, where every block computes what comes before it from the input."""
     random = np.random.default_rng(3)
     source = Operand(F32, sizes, dense_strides(sizes), 0, random)
@@ -215,7 +223,7 @@ def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scan
     results = []
     for way in ({}, {"clusters": False}, {"clusters": False, "patience": 0}):
         limits(unsplit_tiles=0, **way)
-        out = Operand(F32, sizes, dense_strides(sizes), 0, random)
+        out = Operand(F32, sizes, dense_strides(sizes, out_order), 0, random)
         results.append(results_of(kernels, source, out, scanned))
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
