@@ -150,23 +150,40 @@ inline Choice choose_values(const Problem& problem, const Device& device, const 
       problem.rows > 1 && cost(problem.self.row_stride, problem.tensor.row_stride) <
                               cost(problem.self.stride, problem.tensor.stride);
   if (plan.args.rows_first) {
-    blocks.x = std::min<int64_t>(kWarp, pow2_ceil(problem.rows));
+    // Two values of 2 bytes are read as one word if all words are aligned.
+    const auto has_pairs = [](const Operand& operand) {
+      return operand.row_stride == 1 && operand.stride % 2 == 0 && misalignment(operand) % 4 == 0;
+    };
+    if (item == 2 && problem.rows % 2 == 0 && has_pairs(problem.self) &&
+        has_pairs(problem.tensor)) {
+      blocks.rows_per_lane = 2;
+    }
+    const int64_t lanes = problem.rows / blocks.rows_per_lane;
+    blocks.x = std::min<int64_t>(kWarp, pow2_ceil(lanes));
     blocks.y =
         std::min<int64_t>(kThreads / blocks.x, pow2_ceil(ceil_div<int64_t>(problem.size, unroll)));
     blocks.x = std::max(blocks.x, kWarp / blocks.y);
     // An SM holds at most 32 blocks. Blocks of one warp would fill only half of its 64 warps, so
     // blocks grow while there are enough rows. (Not measured.)
     while (2 * blocks.x * blocks.y <= kThreads &&
-           ceil_div(problem.rows, 2 * blocks.x) >= int64_t{32} * device.sms) {
+           ceil_div(lanes, 2 * blocks.x) >= int64_t{32} * device.sms) {
       blocks.x *= 2;
     }
-    blocks.tiles = ceil_div(problem.rows, blocks.x);
+    blocks.tiles = ceil_div(lanes, blocks.x);
   } else {
     blocks = shape_block(problem, problem.size, unroll, 1);
   }
-  if (problem.size > tuning.unsplit_values) {
-    split(blocks, device, tuning.value_blocks, problem.size, unroll);
+  const auto groups = [&] { return ceil_div(problem.size, blocks.y * unroll); };
+  const bool is_long = problem.size > tuning.unsplit_values;
+  // A warp's load of values far apart occupies its SM for 32 cycles, so blocks of one long row are
+  // spread over all SMs. (Each atomic addition of a block rounds.)
+  while (is_long && blocks.x == 1 && blocks.y > kWarp && !problem.atomic &&
+         blocks.tiles * groups() < device.sms) {
+    blocks.y /= 2;
   }
+  const bool leaves_sms =
+      plan.args.rows_first && 2 * blocks.tiles <= device.sms && groups() >= tuning.split_groups;
+  if (is_long || leaves_sms) split(blocks, device, tuning.value_blocks, problem.size, unroll);
   return {plan, blocks};
 }
 

@@ -46,13 +46,13 @@ StridedArgs<kInputs + 1> strided_args(const Problem<kInputs>& problem,
   args.dtype = problem.dtype;
   args.num_dims = layout.num_dims;
   args.numel = static_cast<uint32_t>(layout.numel);
-  for (int d = 0; d < layout.num_dims; ++d) args.dims[d].size = divide_by(dims[d].size);
+  for (int d = 0; d < layout.num_dims; ++d) args.sizes[d] = divide_by(dims[d].size);
   for (int k = 0; k <= kInputs; ++k) {
     args.data[k] = problem.operands[k].data;
     args.dtypes[k] = problem.operands[k].dtype;
     args.linear[k] = layout.linear[k];
     for (int d = 0; d < layout.num_dims; ++d) {
-      args.dims[d].strides[k] = static_cast<uint32_t>(dims[d].strides[k]);
+      args.strides[k][d] = static_cast<uint32_t>(dims[d].strides[k]);
     }
   }
   return args;
@@ -100,8 +100,8 @@ template <int kInputs>
 Launch<kInputs> plan_rows(const Problem<kInputs>& problem, const Layout<kInputs>& layout,
                           Access access, const Tuning& tuning) {
   RowsPlan<kInputs> plan{strided_args(problem, layout, layout.dims), access, 1};
-  plan.args.dims[0].size = divide_by(std::max<int64_t>(layout.dims[0].size / layout.values, 1));
-  for (auto& stride : plan.args.dims[0].strides) stride *= static_cast<uint32_t>(layout.values);
+  plan.args.sizes[0] = divide_by(std::max<int64_t>(layout.dims[0].size / layout.values, 1));
+  for (auto& strides : plan.args.strides) strides[0] *= static_cast<uint32_t>(layout.values);
   const int64_t vecs = ceil_div(layout.numel, layout.values);
   const bool may_have_two = access == Access::kAligned && size_of(problem.dtype) >= 2;
   if (may_have_two && vecs >= tuning.two_vecs && layout.inputs_repeat) plan.vecs = 2;

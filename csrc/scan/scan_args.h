@@ -67,7 +67,7 @@ struct TileTensor {
   int64_t span = 0;         // elements from the first of the tensor to its last
 };
 
-// Arguments of the kernels of columns whose units are single values.
+// Arguments of the kernels of columns whose tiles a block copies together.
 struct TileArgs : Args {
   TileTensor tensors[3];        // in, out, second
   int64_t sizes[2] = {1, 1};    // of the dimensions of columns

@@ -47,6 +47,7 @@ struct Layout {
   int64_t tiles = 1;
 
   Dim column, second_column;
+  bool shared_tiles = false;  // a block copies tiles of columns together (scan_tiles.h)
   int x = 1, widths[2] = {1, 1};
   int64_t column_tiles = 1, first_tiles = 1;
 
@@ -196,10 +197,9 @@ void plan_column_tiles(Layout& layout, int64_t length, int units, const SplitUni
   layout.warps = static_cast<int>(ceil_div<int64_t>(rows * layout.x, kWarp));
 }
 
-// Units are vectors.
-inline void plan_vector_columns(Layout& layout, const Problem& problem, const Kernels& kernels,
-                                const Tuning& tuning) {
-  layout.values = kernels.values;
+// Each thread copies units of its own.
+inline void plan_unit_columns(Layout& layout, const Problem& problem, const Kernels& kernels,
+                              const Tuning& tuning) {
   const int64_t width = ceil_div<int64_t>(layout.column.size, layout.values);
   layout.x = static_cast<int>(std::min<int64_t>(pow2_ceil(width), kWarp));
   const auto column_blocks = [&] { return layout.rows * ceil_div<int64_t>(width, layout.x); };
@@ -216,9 +216,14 @@ inline void plan_vector_columns(Layout& layout, const Problem& problem, const Ke
 // columns for whole sectors, and wider if its columns are short.
 inline void plan_shared_columns(Layout& layout, const Problem& problem, const Kernels& kernels,
                                 const Tuning& tuning) {
+  layout.shared_tiles = true;
   const int64_t length = problem.scanned.size;
-  const auto units = static_cast<int>(
-      kTileBytes / std::max<int64_t>(kernels.value_bytes * kernels.inputs, problem.item(1)));
+  const int64_t bytes = std::max<int64_t>(kernels.value_bytes * kernels.inputs, problem.item(1));
+  // Rows of a thread are no more than needed, in vectors. Threads have whole columns if these are
+  // short.
+  const int64_t needed = ceil_div<int64_t>(length, 16) * 16;
+  const bool is_whole = layout.second_column.size == 1 && needed * bytes <= kWholeBytes;
+  const auto units = static_cast<int>(is_whole ? needed : std::min(needed, kTileBytes / bytes));
   if (layout.second_column.size > 1) {
     // Both sides of a tile are a sector at least.
     layout.widths[0] = layout.widths[1] = kernels.value_bytes <= 4 ? kTileSide : kTileSide / 2;
@@ -236,14 +241,13 @@ inline void plan_shared_columns(Layout& layout, const Problem& problem, const Ke
   layout.first_tiles = ceil_div<int64_t>(layout.column.size, layout.widths[0]);
   layout.column_tiles =
       layout.first_tiles * ceil_div<int64_t>(layout.second_column.size, layout.widths[1]);
-  // Rows of a thread are no more than needed, in vectors.
-  const auto rows = static_cast<int>(std::min<int64_t>(units, ceil_div<int64_t>(length, 16) * 16));
   plan_column_tiles(
-      layout, length, rows,
-      [&](int64_t tiles) { return rows * std::min(2, tile_times(tiles, tuning)); }, tuning);
+      layout, length, units,
+      [&](int64_t tiles) { return units * std::min(2, tile_times(tiles, tuning)); }, tuning);
 }
 
-inline void plan_columns(Layout& layout, const Problem& problem, const Kernels& kernels,
+// `inner`: columns are innermost in the input and in the result.
+inline void plan_columns(Layout& layout, const Problem& problem, const Kernels& kernels, bool inner,
                          const Tuning& tuning) {
   layout.second_is_one = layout.column.second_stride == 0;
   const bool whole_rows = all_tensors(problem, layout.column, [&](int k) {
@@ -252,7 +256,13 @@ inline void plan_columns(Layout& layout, const Problem& problem, const Kernels& 
   if (kernels.values > 1 && layout.column.size % kernels.values == 0 && whole_rows &&
       layout.second_column.size == 1 &&
       vecs_are_aligned(problem, layout, layout.column, kernels.values)) {
-    return plan_vector_columns(layout, problem, kernels, tuning);
+    layout.values = kernels.values;
+    return plan_unit_columns(layout, problem, kernels, tuning);
+  }
+  const auto bytes = std::max<size_t>(kernels.value_bytes, problem.item(1));
+  const int64_t values = layout.rows * layout.column.size * problem.scanned.size;
+  if (inner && (bytes > 2 || values < tuning.shared_values)) {
+    return plan_unit_columns(layout, problem, kernels, tuning);
   }
   plan_shared_columns(layout, problem, kernels, tuning);
 }
@@ -304,7 +314,7 @@ inline Layout make_layout(const Problem& problem, const Kernels& kernels, const 
   }
   for (int d = 0; d < layout.num_outer; ++d) layout.rows *= layout.outer[d].size;
   if (columns) {
-    plan_columns(layout, problem, kernels, tuning);
+    plan_columns(layout, problem, kernels, inner_columns && !is_moved, tuning);
   } else {
     plan_rows(layout, problem, kernels, tuning);
   }

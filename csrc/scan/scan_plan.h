@@ -20,6 +20,7 @@ struct Plan {
   Packing packing = Packing::kWhole;  // kPacked
   // kRows, kSplitRows: vectors are aligned, but rows begin and end inside of vectors.
   bool shifted = false;
+  bool shared_tiles = false;
   LaunchShape launch;
   // Look-back needs so many records. A launch before this one clears them.
   int64_t records = 0;
@@ -53,6 +54,7 @@ void describe(const Plan& plan, F&& f) {
   f("values", plan.values);
   f("packing", plan.packing);
   f("shifted", plan.shifted);
+  f("shared_tiles", plan.shared_tiles);
   f("records", plan.records);
   describe(plan.launch, f);
   const TileArgs& args = plan.args;
@@ -83,7 +85,7 @@ void describe(const Plan& plan, F&& f) {
 
 namespace detail {
 
-// Completes the arguments of columns whose units are single values.
+// Completes the arguments of columns whose tiles a block copies together.
 inline void add_tiles(TileArgs& args, const Problem& problem, const Layout& layout,
                       const Kernels& kernels) {
   const int64_t rows = int64_t{kWarp} * layout.warps / layout.x * layout.units;
@@ -150,8 +152,7 @@ inline TileArgs make_args(const Problem& problem, const Layout& layout, const Ke
   args.exclusive = problem.exclusive;
   args.second_is_one = layout.second_is_one;
   args.reverse = problem.reverse;
-  if (layout.path >= Path::kColumns && layout.values == 1)
-    add_tiles(args, problem, layout, kernels);
+  if (layout.shared_tiles) add_tiles(args, problem, layout, kernels);
   return args;
 }
 
@@ -171,7 +172,7 @@ inline LaunchShape launch_of(const Layout& layout, const Kernels& kernels, const
   // Columns that a block scans tile by tile have the next tile in a second buffer.
   const int buffers = layout.path == Path::kColumns && layout.tiles > 1 ? 2 : 1;
   const int unit_bytes = layout.values * kernels.value_bytes * kernels.inputs;
-  if (layout.path >= Path::kColumns && layout.values == 1) {
+  if (layout.shared_tiles) {
     const auto& [in, out, second] = args.tensors;
     shape.shared_bytes = size_t{1} * buffers * (in.bytes + second.bytes) + out.bytes;
   } else if (staged) {
@@ -198,6 +199,7 @@ inline std::optional<Plan> make_plan(const Problem& problem, const Device& devic
   plan->values = layout.values;
   plan->packing = detail::packing_of(layout, problem.scanned.size);
   plan->shifted = layout.shifted;
+  plan->shared_tiles = layout.shared_tiles;
   plan->args = detail::make_args(problem, layout, kernels, tuning);
   plan->launch = detail::launch_of(layout, kernels, plan->args, clusters);
   if (is_split && !clusters) {

@@ -13,9 +13,11 @@ constexpr int kVecUnits = 4;              // vectors that a thread has in flight
 constexpr int kSingleUnits = 8;           // single values that a thread has in flight
 constexpr int kColumnRows = 8;            // rows of a column that a thread has in a tile
 
-// Tiles of columns that a block copies together: the bytes of a thread, the fewest bytes of a row
-// of a tile (two sectors), the side of a tile that is transposed, and the fewest columns.
-constexpr int kTileBytes = 64;
+// Tiles of columns that a block copies together: the bytes of a thread, and the most of a thread
+// that has whole columns, the fewest bytes of a row of a tile (two sectors), the side of a tile
+// that is transposed, and the fewest columns.
+constexpr int64_t kTileBytes = 64;
+constexpr int64_t kWholeBytes = 192;
 constexpr int kTileRowBytes = 64;
 constexpr int kTileSide = 16;
 constexpr int kLeastColumns = 4;
@@ -55,6 +57,14 @@ struct Tuning {
   int narrow = 8;
   int narrow_values = 32;
   int64_t wide_blocks = 528;
+  // Columns without aligned vectors that are innermost in both tensors: a block copies tiles
+  // together if values have 2 bytes and are at least this many. On an H200, in us, with single
+  // values and with tiles (2026-11-27), dim 0, and dim 1 if there are three:
+  //                     f16             f32                             f16            f32
+  //   (1641, 33)        4.7,  11.1      4.8,   9.0   (4096, 16, 250)    53.4,  48.5    50.2,  55.8
+  //   (11160, 155)     18.8,  22.4     19.1,  24.9   (2048, 50, 333)   123.1, 104.9   111.7, 158.6
+  //   (2000000, 3)     49.5,  35.6     51.6,  52.5   (1024498, 19)     134.4,  89.9   135.3, 216.5
+  int64_t shared_values = 1 << 22;
   // Loads of a record, at most, before a block computes what it waits for. A load takes about 0.7
   // us.
   uint64_t patience = 1 << 17;

@@ -19,12 +19,13 @@ Device device;
 
 // Limits that tests lower, because small problems would not reach them.
 extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t launch_limit,
-                           int64_t patience, int64_t has_clusters) {
+                           int64_t patience, int64_t has_clusters, int64_t shared_values) {
   tuning.unsplit_tiles = unsplit_tiles;
   tuning.wide_blocks = wide_blocks;
   tuning.launch_limit = launch_limit;
   tuning.patience = static_cast<uint64_t>(patience);
   device.has_clusters = has_clusters != 0;
+  tuning.shared_values = shared_values;
 }
 
 // Runs a cumulative sum, or a linear recurrence if there is a second input. Returns the plans of

@@ -349,6 +349,17 @@ def test_many_short_columns(kernels, memories, size, rows):
         assert taken.rows_first and taken.path == VALUES or size == 1
 
 
+@pytest.mark.parametrize("rows, size, offset", [(2, 9, 0), (130, 1, 2), (64, 50, 0), (38, 700, 6)])
+def test_two_rows_of_a_thread(kernels, memories, rows, size, offset):
+    """Two values of 2 bytes are read as one word, also by the blocks of split rows."""
+    for dtype in (F16, BF16):
+        for sms in (1, 132):
+            operand = Operand(rows + 2, 1, offset, at_end=offset == 0)
+            taken = run_and_compare(kernels, memories, dtype, rows, size, operand, Operand(rows + 4, 1), sms=sms)
+            assert taken.path == VALUES and taken.rows_per_lane == 2
+            assert (taken.splits > 1) == (size == 700 and sms == 132)
+
+
 @pytest.mark.parametrize("layout", [(1, 3), (4, 1), (1, 4)], ids=str)
 def test_rows_beyond_a_launch(kernels, memories, layout):
     """More rows than a launch with few blocks can process. Rows are split into launches with separate results."""

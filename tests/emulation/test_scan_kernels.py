@@ -21,8 +21,16 @@ F64, C64 = TYPES[8], TYPES[9]
 RESULTS = [t for t in TYPES if t.category != BOOL]
 
 
-def set_limits(kernels, unsplit_tiles=4, wide_blocks=528, launch_limit=2**31 - 1, patience=2**17, clusters=True):
-    limits = (unsplit_tiles, wide_blocks, launch_limit, patience, clusters)
+def set_limits(
+    kernels,
+    unsplit_tiles=4,
+    wide_blocks=528,
+    launch_limit=2**31 - 1,
+    patience=2**17,
+    clusters=True,
+    shared_values=2**22,
+):
+    limits = (unsplit_tiles, wide_blocks, launch_limit, patience, clusters, shared_values)
     kernels.set_limits(*(ctypes.c_int64(n) for n in limits))
 
 
@@ -138,7 +146,8 @@ def test_any_problem(kernels, limits):
         problem=problems(), unsplit=st.sampled_from([0, 1, 4]), wide=st.sampled_from([0, 528]), clusters=st.booleans()
     )
     def check(problem, unsplit, wide, clusters):
-        limits(unsplit, wide, clusters=clusters)
+        # Clusters are of rows, and limits of shared tiles are of columns, so one choice is for both.
+        limits(unsplit, wide, clusters=clusters, shared_values=0 if clusters else 2**22)
         taken.add(run_and_compare(kernels, *problem))
 
     check()
@@ -167,9 +176,10 @@ def test_any_problem(kernels, limits):
         ([5, 12000, 2], 1, SPLIT_COLUMNS, False),
     ],
 )
-def test_what_small_problems_do_not_reach(kernels, dtype, sizes, scanned, path, vecs):
+def test_what_small_problems_do_not_reach(kernels, limits, dtype, sizes, scanned, path, vecs):
     random = np.random.default_rng(0)
     for reverse in (False, True):
+        limits(shared_values=0 if reverse else 2**22)
         source = Operand(dtype, sizes, dense_strides(sizes), 0, random)
         out = Operand(dtype, sizes, dense_strides(sizes), 0, random)
         taken = run_and_compare(kernels, source, out, scanned, reverse, exclusive=reverse)
@@ -190,14 +200,22 @@ def results_of(kernels, source: Operand, out: Operand, scanned: int) -> np.ndarr
     """Scans values of float32 whose sums are rounded."""
     rank = len(source.sizes)
     array = ctypes.c_int64 * rank
-    strides = array(*source.strides)
-    problem = Given(rank, array(*source.sizes), strides, strides, scanned, 0, 0, source.address, out.address, 8, 8)
+    strides, out_strides = array(*source.strides), array(*out.strides)
+    problem = Given(rank, array(*source.sizes), strides, out_strides, scanned, 0, 0, source.address, out.address, 8, 8)
     launch(kernels, problem)
     return out.view(out.buffer).copy()
 
 
-@pytest.mark.parametrize("sizes, scanned", [([4096 * 37 + 5], 0), ([2048 * 35 + 1, 2], 0), ([2, 30000], 1)])
-def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scanned):
+@pytest.mark.parametrize(
+    "sizes, scanned, out_order",
+    [
+        ([4096 * 37 + 5], 0, [0]),
+        ([2048 * 35 + 1, 2], 0, [0, 1]),
+        ([2, 30000], 1, [0, 1]),
+        ([5, 12000], 1, [1, 0]),  # blocks copy tiles together
+    ],
+)
+def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scanned, out_order):
     """Clusters, look-back, and without patience, where every block computes what comes before it from the input."""
     random = np.random.default_rng(3)
     source = Operand(F32, sizes, dense_strides(sizes), 0, random)
@@ -205,7 +223,7 @@ def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scan
     results = []
     for way in ({}, {"clusters": False}, {"clusters": False, "patience": 0}):
         limits(unsplit_tiles=0, **way)
-        out = Operand(F32, sizes, dense_strides(sizes), 0, random)
+        out = Operand(F32, sizes, dense_strides(sizes, out_order), 0, random)
         results.append(results_of(kernels, source, out, scanned))
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
@@ -213,8 +231,10 @@ def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scan
 
 @pytest.mark.parametrize("gaps", [(0, 0), (1, 0), (0, 1), (3, 2)], ids=str)
 @pytest.mark.parametrize("dtype", [TYPES[5], F32], ids=str)
-def test_columns_with_gaps(kernels, dtype, gaps):
-    """Whole vectors of columns, whose rows begin inside vectors in the input, in the output or in both."""
+@pytest.mark.parametrize("shared_values", [0, 2**22])
+def test_columns_with_gaps(kernels, limits, dtype, gaps, shared_values):
+    """Rows of columns begin inside vectors in the input, in the output or in both."""
+    limits(shared_values=shared_values)
     random = np.random.default_rng(0)
     source, out = (Operand(dtype, [64, 40], dense_strides([64, 40], gap=gap), 0, random) for gap in gaps)
     assert run_and_compare(kernels, source, out, 1)[1] == (gaps == (0, 0))

@@ -148,7 +148,7 @@ def test_any_problem(kernels, limits):
     @seeded(350)
     @given(problem=problems(), unsplit=st.sampled_from([0, 1, 4]), wide=st.sampled_from([0, 528]))
     def check(problem, unsplit, wide):
-        limits(unsplit, wide)
+        limits(unsplit, wide, shared_values=0 if wide else 2**22)
         taken.add(problem.check(kernels))
 
     check()
@@ -179,10 +179,11 @@ SHAPES = [
 @pytest.mark.parametrize("dtype", [F16, F32, C64], ids=str)
 @pytest.mark.parametrize("sizes, scanned, path, vecs", SHAPES)
 @pytest.mark.parametrize("shifted", [False, True], ids=["plain", "shifted"])
-def test_every_path(kernels, dtype, sizes, scanned, path, vecs, shifted):
+def test_every_path(kernels, limits, dtype, sizes, scanned, path, vecs, shifted):
     """In both directions, with initial values in one of them. Without zeros, the first value reaches the last."""
     random = np.random.default_rng(0)
     for reverse in (False, True):
+        limits(shared_values=0 if reverse else 2**22)
         problem = make(dtype, sizes, scanned, random, reverse, shifted, initial=reverse != shifted, zeros=False)
         assert problem.check(kernels) == (path, vecs)
 

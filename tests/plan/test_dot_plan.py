@@ -394,6 +394,7 @@ def test_problems_beyond_a_launch_are_split_into_parts_that_fit(planner, problem
         (100, 3, {"strides": (2, 2)}, VALUES, False, False),
         (100, 3, {"strides": (1, 0)}, VALUES, False, False),
         (4096, 1024, {"strides": (4096, 4096), "row_strides": (1, 1)}, VALUES, False, False),
+        (575, 1536, {"strides": (575, 575), "row_strides": (1, 1)}, VALUES, False, True),
     ],
 )
 def test_paths(planner, rows, size, layout, path, shifted, splits):
@@ -423,6 +424,34 @@ def test_neighbouring_lanes_read_what_lies_together(planner):
     ):
         plan = problem_of(rows, size, strides=strides, row_strides=row_strides).plan(planner)
         assert plan.path == VALUES and plan.rows_first == rows_first
+
+
+def test_two_rows_of_two_bytes_are_one_word(planner):
+    for rows, stride, offset, dtype, rows_per_lane in (
+        (1000, 1000, 0, FLOAT16, 2),
+        (1000, 1002, 2, FLOAT16, 2),
+        (1000, 1000, 0, FLOAT32, 1),
+        (1000, 1000, 1, FLOAT16, 1),  # misaligned
+        (1000, 1001, 0, FLOAT16, 1),
+        (999, 1000, 0, FLOAT16, 1),
+    ):
+        problem = problem_of(rows, 50, dtype, (stride, stride), (1, 1), (0, offset))
+        plan = problem.plan(planner)
+        check_limits(problem, plan, 132)
+        assert plan.path == VALUES and plan.rows_first and plan.rows_per_lane == rows_per_lane
+
+
+def test_a_long_column_has_a_block_of_every_multiprocessor(planner):
+    """One block of many warps would wait for its own loads: each of them reads 32 sectors."""
+    for size, dtype, threads, splits in (
+        (2048, FLOAT32, 256, 1),
+        (2626, FLOAT32, 32, 11),
+        (14723, FLOAT16, 32, 58),
+        (2**18, FLOAT32, 128, 256),
+        (2**22, FLOAT16, 256, 512),
+    ):
+        plan = problem_of(1, size, dtype, (300, 300), (1, 1)).plan(planner)
+        assert (plan.threads, plan.splits) == (threads, splits)
 
 
 @pytest.mark.parametrize("size, threads", [(2, THREADS), (8, THREADS), (16, THREADS)])

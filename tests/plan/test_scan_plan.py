@@ -74,14 +74,9 @@ def addresses(first: int, dims, item: int) -> list[int]:
     return [first + sum(offsets) for offsets in itertools.product(*steps)]
 
 
-def is_shared(plan: dict) -> bool:
-    """Whether a block copies tiles of columns together."""
-    return plan["path"] in (COLUMNS, SPLIT_COLUMNS) and plan["values"] == 1
-
-
 def columns_of(plan: dict) -> list[tuple[int, int]]:
     """The dimensions of columns, with the strides of their results."""
-    if is_shared(plan):
+    if plan["shared_tiles"]:
         return list(zip(plan["column_sizes"], plan["tensors"][1]["strides"][1:]))
     return [(plan["columns"], plan["out_column_stride"])]
 
@@ -162,8 +157,9 @@ def check(problem: Problem, plan: dict, limit: int = LIMIT) -> None:
         assert plan["shifted"] or length % values == 0
         assert blocks == rows * (tiles if plan["path"] == SPLIT_ROWS else 1)
     else:
-        assert x & (x - 1) == 0 and x <= (plan["threads"] if is_shared(plan) else 32)
-        if is_shared(plan):
+        assert x & (x - 1) == 0 and x <= (plan["threads"] if plan["shared_tiles"] else 32)
+        if plan["shared_tiles"]:
+            assert values == 1
             check_tiles(problem, plan, 32 * warps // x * units)
         else:
             assert covers(plan["column_tiles"], x * values, columns)
@@ -249,6 +245,30 @@ def test_common_shapes_take_their_paths_in_vecs(planner, sizes, scanned, dtype, 
     strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
     (plan,) = plans(planner, Problem(sizes, strides, scanned, (dtype, dtype)).given())
     assert plan["path"] == path and plan["values"] == 16 // ITEM[dtype]
+
+
+@pytest.mark.parametrize(
+    "sizes, dtypes, order, shared",
+    [
+        ([33, 1641], (FLOAT16, FLOAT16), [0, 1], False),  # small
+        ([155, 11160], (FLOAT16, FLOAT16), [0, 1], False),
+        ([3, 2_000_000], (FLOAT16, FLOAT16), [0, 1], True),
+        ([250, 16, 4096], (FLOAT16, FLOAT16), [0, 1, 2], True),
+        ([250, 16, 4096], (FLOAT16, FLOAT32), [0, 1, 2], False),
+        ([250, 16, 4096], (FLOAT32, FLOAT32), [0, 1, 2], False),
+        ([19, 500_000], (UINT8, INT64), [0, 1], False),
+        ([96 * 96, 61, 64], (FLOAT32, FLOAT32), [1, 0, 2], True),  # channels-last
+        ([32, 33], (FLOAT32, FLOAT32), [1, 0], True),
+    ],
+)
+def test_blocks_copy_tiles_together(planner, sizes, dtypes, order, shared):
+    """If input and result lie in another order, or if there are many values of two bytes that no vectors fit."""
+    strides = [math.prod(sizes[k] for k in order[: order.index(d)]) for d in range(len(sizes))]
+    dense = [math.prod(sizes[:d]) for d in range(len(sizes))]
+    problem = Problem(sizes, strides, 1, dtypes, out_strides=dense)
+    (plan,) = plans(planner, problem.given())
+    check(problem, plan)
+    assert plan["shared_tiles"] == shared and plan["path"] in (COLUMNS, SPLIT_COLUMNS)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,12 @@ cudaError_t launch_path(const TilePlan& path, const LaunchShape& shape, cudaStre
 }
 template <typename T>
 cudaError_t launch_path(const ValuesPlan& path, const LaunchShape& shape, cudaStream_t stream) {
-  return launch_kernel(values_kernel<T>, shape, stream, path.args);
+  if constexpr (sizeof(T) == 2) {
+    if (path.args.rows_per_lane == 2) {
+      return launch_kernel(values_kernel<T, 2>, shape, stream, path.args);
+    }
+  }
+  return launch_kernel(values_kernel<T, 1>, shape, stream, path.args);
 }
 
 template <typename T>

@@ -63,9 +63,9 @@ template <int kOperands>
 __device__ __forceinline__ void add_outer_offsets(const StridedArgs<kOperands>& args, int first_dim,
                                                   uint32_t rest, uint32_t (&offsets)[kOperands]) {
   for (int d = first_dim; d < args.num_dims; ++d) {
-    const uint32_t coordinate = d == args.num_dims - 1 ? rest : args.dims[d].size.divmod(rest);
+    const uint32_t coordinate = d == args.num_dims - 1 ? rest : args.sizes[d].divmod(rest);
 #pragma unroll
-    for (int k = 0; k < kOperands; ++k) offsets[k] += coordinate * args.dims[d].strides[k];
+    for (int k = 0; k < kOperands; ++k) offsets[k] += coordinate * args.strides[k][d];
   }
 }
 
@@ -74,9 +74,9 @@ template <int kOperands>
 __device__ __forceinline__ void find_offsets(const StridedArgs<kOperands>& args, uint32_t index,
                                              uint32_t (&offsets)[kOperands]) {
   uint32_t rest = index;
-  const uint32_t column = args.num_dims == 1 ? index : args.dims[0].size.divmod(rest);
+  const uint32_t column = args.num_dims == 1 ? index : args.sizes[0].divmod(rest);
 #pragma unroll
-  for (int k = 0; k < kOperands; ++k) offsets[k] = column * args.dims[0].strides[k];
+  for (int k = 0; k < kOperands; ++k) offsets[k] = column * args.strides[k][0];
   add_outer_offsets(args, 1, rest, offsets);
 }
 
@@ -135,15 +135,15 @@ __device__ __forceinline__ T load_value(const void* data, DType dtype, uint32_t 
   }
 }
 
-// Output rows are whole, aligned vectors, so a thread's vector lies in one row. args.dims[0].size
-// counts vectors. args.dims[0].strides[k] is the distance between vectors, or 0 for an input that
+// Output rows are whole, aligned vectors, so a thread's vector lies in one row. args.sizes[0]
+// counts vectors. args.strides[k][0] is the distance between vectors, or 0 for an input that
 // repeats one value along the row.
 template <typename F, typename T, Access kAccess, int kThreads, int kVecs>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args) {
   constexpr int N = kVecSize<T>;
   const uint32_t vecs = args.numel / N;
-  const uint32_t vecs_per_row = args.num_dims == 1 ? vecs : args.dims[0].size.divisor;
+  const uint32_t vecs_per_row = args.num_dims == 1 ? vecs : args.sizes[0].divisor;
   const uint32_t first = blockIdx.x * (kThreads * kVecs) + threadIdx.x;
   uint32_t offsets[kVecs][F::kInputs + 1];
   Vec<T, N> in[kVecs][F::kInputs];
@@ -155,14 +155,13 @@ __global__ void __launch_bounds__(kThreads)
     if (vec >= vecs) break;
     find_offsets(args, vec, offsets[u]);
     // Values from here to the end of the row. An unaligned load must not read beyond them.
-    const uint32_t column =
-        args.num_dims == 1 ? vec : vec - args.dims[0].size.div(vec) * vecs_per_row;
+    const uint32_t column = args.num_dims == 1 ? vec : vec - args.sizes[0].div(vec) * vecs_per_row;
     const uint32_t available = (vecs_per_row - column) * N;
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
       const void* const data = args.data[k + 1];
       const uint32_t offset = offsets[u][k + 1];
-      if (args.dims[0].strides[k + 1] == 0) {
+      if (args.strides[k + 1][0] == 0) {
         in[u][k] = repeat<T, N>(load_value<T, kAccess>(data, args.dtypes[k + 1], offset));
       } else {
         in[u][k] = load_row_vec<T, kAccess>(data, args.dtypes[k + 1], offset, available);
@@ -182,7 +181,7 @@ __global__ void __launch_bounds__(kThreads)
     Vec<T, 1> x[F::kInputs];
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
-      const uint32_t offset = args.dims[0].strides[k + 1] == 0 ? 0 : tail;
+      const uint32_t offset = args.strides[k + 1][0] == 0 ? 0 : tail;
       x[k].values[0] = load_value<T, kAccess>(args.data[k + 1], args.dtypes[k + 1], offset);
     }
     static_cast<T*>(args.data[0])[tail] = apply<F, T, 1>(f, x).values[0];
@@ -223,8 +222,8 @@ __global__ void __launch_bounds__(kThreads)
   const int count = min(static_cast<uint32_t>(N), args.numel - index);
 
   uint32_t row = index;
-  uint32_t column = args.dims[0].size.divmod(row);
-  const uint32_t inner = args.dims[0].size.divisor;
+  uint32_t column = args.sizes[0].divmod(row);
+  const uint32_t inner = args.sizes[0].divisor;
   uint32_t row_offsets[F::kInputs + 1] = {};
   add_outer_offsets(args, 1, row, row_offsets);
   grid_dependency_wait();
@@ -234,7 +233,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
     const T* const data = static_cast<const T*>(args.data[k + 1]);
-    const uint32_t stride = args.dims[0].strides[k + 1];
+    const uint32_t stride = args.strides[k + 1][0];
     if (args.linear[k + 1]) {
       in[k] = load_strided<T, N>(data + index, 1, count, args.numel - index);
     } else if (column + count <= inner) {
@@ -248,20 +247,20 @@ __global__ void __launch_bounds__(kThreads)
     // (dimensions 0 and 1) the next row is one stride of dimension 1 away. A vector leaves its
     // plane at most once, because smaller planes take the general path.
     uint32_t plane = row;
-    const uint32_t row_in_plane = args.num_dims == 2 ? row : args.dims[1].size.divmod(plane);
-    const uint32_t rows = args.dims[1].size.divisor - row_in_plane;
+    const uint32_t row_in_plane = args.num_dims == 2 ? row : args.sizes[1].divmod(plane);
+    const uint32_t rows = args.sizes[1].divisor - row_in_plane;
     uint32_t next_plane[F::kInputs + 1] = {};
     if (column + count > rows * inner) add_outer_offsets(args, 2, plane + 1, next_plane);
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
       if (args.linear[k + 1]) continue;
-      RowWalk walk{args.dims[0].strides[k + 1],
-                   args.dims[1].strides[k + 1],
+      RowWalk walk{args.strides[k + 1][0],
+                   args.strides[k + 1][1],
                    inner,
                    inner - column,
                    rows,
                    row_offsets[k + 1],
-                   row_offsets[k + 1] + column * args.dims[0].strides[k + 1],
+                   row_offsets[k + 1] + column * args.strides[k + 1][0],
                    next_plane[k + 1]};
 #pragma unroll
       for (int i = 0; i < N; ++i) {
@@ -290,17 +289,17 @@ __global__ void __launch_bounds__(kThreads)
   add_outer_offsets(args, 1, row, offsets);
   T* out = static_cast<T*>(args.data[0]) + offsets[0];
   const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out) / sizeof(T) % N);
-  const RowSpan span = row_span(vec, shift, N, args.dims[0].size.divisor);
+  const RowSpan span = row_span(vec, shift, N, args.sizes[0].divisor);
   const int count = span.end - span.begin;
   grid_dependency_wait();
 
   Vec<T, N> in[F::kInputs];
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
-    const uint32_t stride = args.dims[0].strides[k + 1];
+    const uint32_t stride = args.strides[k + 1][0];
     const T* const data = static_cast<const T*>(args.data[k + 1]) + offsets[k + 1];
     in[k] = load_strided<T, N>(data + span.begin * stride, stride, count,
-                               args.dims[0].size.divisor - span.begin);
+                               args.sizes[0].divisor - span.begin);
   }
   const Vec<T, N> result = apply<F, T, N>(f, in);
   store_values(out + span.begin, result, count);

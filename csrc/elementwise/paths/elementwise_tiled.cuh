@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads)
   const FastDiv width = group == grid.last_group ? grid.last_width : grid.group_width;
   const uint32_t tile_j = group * kTileGroup + width.divmod(tile_i);
   const uint32_t i0 = tile_i * kSide, j0 = tile_j * kSide;
-  const uint32_t size_i = args.dims[0].size.divisor, size_j = args.dims[1].size.divisor;
+  const uint32_t size_i = args.sizes[0].divisor, size_j = args.sizes[1].divisor;
   uint32_t offsets[F::kInputs + 1] = {};
   if (args.num_dims > 2) add_outer_offsets(args, 2, rest, offsets);
   grid_dependency_wait();
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
   Waiting waiting[kSteps][F::kInputs];
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
-    const uint32_t stride_i = args.dims[0].strides[k + 1], stride_j = args.dims[1].strides[k + 1];
+    const uint32_t stride_i = args.strides[k + 1][0], stride_j = args.strides[k + 1][1];
     const T* const data =
         static_cast<const T*>(args.data[k + 1]) + offsets[k + 1] + i0 * stride_i + j0 * stride_j;
     if (grid.turned >> k & 1) {
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
 
   // Read columns of the transposed tiles, and store rows of the output.
-  T* const out = static_cast<T*>(args.data[0]) + offsets[0] + i0 + j0 * args.dims[1].strides[0];
+  T* const out = static_cast<T*>(args.data[0]) + offsets[0] + i0 + j0 * args.strides[0][1];
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) {
     const uint32_t i = write_p(s) * N, j = write_j(s);
@@ -136,14 +136,14 @@ __global__ void __launch_bounds__(kThreads)
       } else if (!kPackedTiles || (grid.packed >> k & 1)) {
         in[k] = *reinterpret_cast<const Vec<T, N>*>(&waiting[s][k]);
       } else {
-        const uint32_t stride_i = args.dims[0].strides[k + 1];
+        const uint32_t stride_i = args.strides[k + 1][0];
         const T* const from = static_cast<const T*>(args.data[k + 1]) + offsets[k + 1] +
-                              (i0 + i) * stride_i + (j0 + j) * args.dims[1].strides[k + 1];
+                              (i0 + i) * stride_i + (j0 + j) * args.strides[k + 1][1];
 #pragma unroll
         for (int e = 0; e < N; ++e) in[k].values[e] = from[e * stride_i];
       }
     }
-    store_vec(out + i + j * args.dims[1].strides[0], apply<F, T, N>(f, in));
+    store_vec(out + i + j * args.strides[0][1], apply<F, T, N>(f, in));
   }
 }
 

@@ -48,7 +48,8 @@ void check_dtypes(const char* name, const Cumsum& op) {
 void scan_into(const char* name, const Cumsum& op, const Tensor& out) {
   const Tensor& self = op.self;
   if (out.numel() == 0) return;
-  if (self.dim() == 0) {
+  if (self.dim() > 0) check_memory(name, {{"input", self}, {"out", out}});
+  if (self.dim() == 0 || self.size(op.dim) == 1) {  // nothing is added
     if (op.exclusive) {
       out.zero_();
     } else {
@@ -56,7 +57,6 @@ void scan_into(const char* name, const Cumsum& op, const Tensor& out) {
     }
     return;
   }
-  check_memory(name, {{"input", self}, {"out", out}});
   const Tensor values = is_converted(self.scalar_type()) ? self.to(*op.dtype) : self;
   const c10::cuda::CUDAGuard guard(self.device());
   TensorWorkspace workspace;

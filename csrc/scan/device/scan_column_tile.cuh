@@ -1,4 +1,4 @@
-// Tiles of columns if units are vectors: each thread copies its own units to shared memory.
+// Tiles of columns in shared memory: each thread copies units of its own.
 #pragma once
 
 #include "scan/device/scan_column.cuh"
@@ -9,7 +9,6 @@ namespace gpuopt::scan {
 // A thread's part of a tile, in shared memory.
 template <typename Op, typename In, typename Mid, int N>
 struct ColumnTile {
-  static constexpr bool kShared = false;
   using V = typename Op::Value;
   using M = Memory<Op, In, Mid, N>;
   using S = Stage<Op, In, Mid, N>;
@@ -113,10 +112,10 @@ struct ColumnTile {
 };
 
 template <typename Op, int N>
-__device__ __forceinline__ ColumnPlace<N> vector_place(const Args& args, uint32_t block) {
+__device__ __forceinline__ ColumnPlace<N> unit_place(const Args& args, uint32_t block) {
   ColumnPlace<N> place;
   place.chain = block;
-  const uint32_t x = threadIdx.x % args.x;
+  const uint32_t x = threadIdx.x & (args.x - 1);  // x is a power of two
   const int64_t column = (int64_t{args.column_tiles.divmod(block)} * args.x + x) * N;
   place.offsets = row_offsets<Op>(args.outer, block);
   place.offsets.in += column * args.in_column_stride;

@@ -1,5 +1,5 @@
-// Tiles of columns if units are single values: all threads of a block copy a tile to shared memory
-// together, and results from there.
+// Tiles of columns of single values that all threads of a block copy to shared memory together, and
+// results from there.
 #pragma once
 
 #include "scan/device/scan_column.cuh"
@@ -40,7 +40,6 @@ struct SharedColumnTile {
   using M = Memory<Op, In, Mid, 1>;
   using Own = std::conditional_t<M::kAny, typename Op::Stored, In>;      // of the inputs
   using Result = std::conditional_t<M::kAny, typename Op::Stored, Mid>;  // of the results
-  static constexpr bool kShared = true;
   static constexpr int kVec = M::kAny ? 1 : kAccessBytes / sizeof(In);
   static constexpr int kResultVec = M::kAny ? 1 : kAccessBytes / sizeof(Mid);
 

@@ -17,19 +17,20 @@
 
 namespace gpuopt::scan {
 
-template <typename Op, int N>
-__device__ __forceinline__ ColumnPlace<N> column_place(const ColumnArgs<N>& args, uint32_t block) {
-  if constexpr (N == 1) {
+template <typename Op, int N, bool kShared>
+__device__ __forceinline__ ColumnPlace<N> column_place(const ColumnArgs<kShared>& args,
+                                                       uint32_t block) {
+  if constexpr (kShared) {
     return tile_place<Op>(args, block);
   } else {
-    return vector_place<Op, N>(args, block);
+    return unit_place<Op, N>(args, block);
   }
 }
 
 // Puts the totals of each level's columns into shared memory: [levels][x * N].
-template <int N, typename V>
+template <int N, bool kShared, typename V>
 __device__ __forceinline__ void share_totals(const Args& args, const V (&totals)[N], V* shared) {
-  const uint32_t width = threads_of_level(args), thread = threadIdx.x % width;
+  const uint32_t width = threads_of_level<kShared>(args), thread = threadIdx.x % width;
   if (thread < width - args.x) return;
 #pragma unroll
   for (int v = 0; v < N; ++v) {
@@ -54,29 +55,30 @@ __device__ __forceinline__ typename Op::Carry scan_levels(const Op& op, typename
   return all;
 }
 
-template <typename Op, typename In, typename Mid, int N>
-using AnyColumnTile = std::conditional_t<N == 1, SharedColumnTile<Op, In, Mid>,
-                                         ColumnTile<Op, In, Mid, N == 1 ? 2 : N>>;
+template <typename Op, typename In, typename Mid, int N, bool kShared>
+using AnyColumnTile =
+    std::conditional_t<kShared, SharedColumnTile<Op, In, Mid>, ColumnTile<Op, In, Mid, N>>;
 
 // The columns of a block.
-template <int N>
-constexpr int kBlockColumns = N == 1 ? kThreads : kWarp * N;
+template <int N, bool kShared>
+constexpr int kBlockColumns = kShared ? kThreads : kWarp * N;
 
 // A block scans its columns, tile by tile, while it loads the next tile.
-template <typename Op, typename In, typename Mid, int N>
+template <typename Op, typename In, typename Mid, int N, bool kShared>
 __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8 ? 2 : 3)
-    columns_kernel(const Op op, const __grid_constant__ ColumnArgs<N> args) {
+    columns_kernel(const Op op, const __grid_constant__ ColumnArgs<kShared> args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
-  using Tile = AnyColumnTile<Op, In, Mid, N>;
+  using Tile = AnyColumnTile<Op, In, Mid, N, kShared>;
   __shared__ V totals[2][kMaxWarps * kWarp * N];
-  __shared__ Carry carries[kBlockColumns<N>];
+  __shared__ Carry carries[kBlockColumns<N, kShared>];
   launch_dependents();
   grid_dependency_wait();
-  const ColumnPlace<N> place = column_place<Op, N>(args, blockIdx.x);
-  const uint32_t width = args.x * N, level = threadIdx.x / threads_of_level(args);
-  const uint32_t levels = blockDim.x / threads_of_level(args);
-  for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
+  const ColumnPlace<N> place = column_place<Op, N, kShared>(args, blockIdx.x);
+  const uint32_t width = args.x * N, level = threadIdx.x / threads_of_level<kShared>(args);
+  const uint32_t levels = blockDim.x / threads_of_level<kShared>(args);
+  const bool is_whole = args.length <= args.units;  // a thread has all rows of its columns
+  for (uint32_t c = threadIdx.x; c < width && !is_whole; c += blockDim.x) {
     carries[c] = op.widen(op.identity());
   }
   Tile next(args);
@@ -84,7 +86,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8 ? 2 :
   end_copy_group();
   for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
     const Tile tile = next;
-    if constexpr (Tile::kShared) {
+    if constexpr (kShared) {
       // After the barrier, all copies of this tile have arrived, and nobody reads the last one.
       wait_for_copies();
       __syncthreads();
@@ -92,20 +94,26 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8 ? 2 :
     next = Tile(args, (t + 1) % 2);
     if (t + 1 < args.tiles.divisor) next.load(args, place, t + 1);
     end_copy_group();
-    if constexpr (!Tile::kShared) wait_for_copy_groups<1>();
-    V own[N], before[N];
-    tile.scan(op, args, place, own, before);
-    // Two arrays alternate, so no barrier follows the last use of one.
-    share_totals<N>(args, own, totals[t % 2]);
-    __syncthreads();
-    for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
-      const Carry carry = carries[c];
-      carries[c] = op.carry(carry, scan_levels(op, carry, levels, width, totals[t % 2] + c));
-    }
-    __syncthreads();
+    if constexpr (!kShared) wait_for_copy_groups<1>();
+    V before[N];
+    if (is_whole) {
 #pragma unroll
-    for (int v = 0; v < N; ++v) {
-      before[v] = op.combine(totals[t % 2][level * width + place.column + v], before[v]);
+      for (int v = 0; v < N; ++v) before[v] = op.identity();
+    } else {
+      V own[N];
+      tile.scan(op, args, place, own, before);
+      // Two arrays alternate, so no barrier follows the last use of one.
+      share_totals<N, kShared>(args, own, totals[t % 2]);
+      __syncthreads();
+      for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
+        const Carry carry = carries[c];
+        carries[c] = op.carry(carry, scan_levels(op, carry, levels, width, totals[t % 2] + c));
+      }
+      __syncthreads();
+#pragma unroll
+      for (int v = 0; v < N; ++v) {
+        before[v] = op.combine(totals[t % 2][level * width + place.column + v], before[v]);
+      }
     }
     tile.store(op, args, place, before);
   }
@@ -113,14 +121,14 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8 ? 2 :
 
 // Computes and shares the totals of the columns in a tile, as ColumnTile::scan does, from the
 // input. All threads call this.
-template <typename Op, typename In, typename Mid, int N>
-__device__ void share_tile(const Op& op, const ColumnArgs<N>& args, const ColumnPlace<N>& place,
-                           uint32_t tile, typename Op::Value* totals) {
+template <typename Op, typename In, typename Mid, int N, bool kShared>
+__device__ void share_tile(const Op& op, const ColumnArgs<kShared>& args,
+                           const ColumnPlace<N>& place, uint32_t tile, typename Op::Value* totals) {
   using V = typename Op::Value;
   using M = Memory<Op, In, Mid, N>;
   const bool active = place.active;
   Offsets columns = place.offsets;
-  if constexpr (N == 1) {
+  if constexpr (kShared) {
 #pragma unroll
     for (int d = 0; d < 2; ++d) {
       columns.in += int64_t{place.indices[d]} * args.tensors[0].strides[d + 1];
@@ -148,7 +156,7 @@ __device__ void share_tile(const Op& op, const ColumnArgs<N>& args, const Column
 #pragma unroll
   for (int v = 0; v < N; ++v) own[v] = scan_column(op, args, own[v]);
   __syncthreads();
-  share_totals<N>(args, own, totals);
+  share_totals<N, kShared>(args, own, totals);
   __syncthreads();
 }
 
@@ -175,20 +183,20 @@ __device__ __forceinline__ bool look_back_columns(const Op& op, const Chain<Op>&
 
 // Computes the results of all tiles before a tile from the input, for all columns of the block, and
 // publishes what the tile ends. All threads call this. Each warp computes one column at a time.
-template <typename Op, typename In, typename Mid, int N>
-__device__ void recount_columns(const Op& op, const ColumnArgs<N>& args,
+template <typename Op, typename In, typename Mid, int N, bool kShared>
+__device__ void recount_columns(const Op& op, const ColumnArgs<kShared>& args,
                                 const ColumnPlace<N>& place, const Chain<Op>& chain, uint32_t tile,
                                 typename Op::Value* totals, const typename Op::Carry* own,
                                 typename Op::Carry* carries) {
   const uint32_t width = args.x * N, warps = blockDim.x / kWarp;
-  const uint32_t levels = blockDim.x / threads_of_level(args);
+  const uint32_t levels = blockDim.x / threads_of_level<kShared>(args);
 #pragma unroll 1
   for (uint32_t first = 0; first < width; first += warps) {
     const uint32_t c = first + threadIdx.x / kWarp;
     Recount<Op> recount(op);
 #pragma unroll 1
     for (uint32_t t = 0; t < tile; ++t) {
-      share_tile<Op, In, Mid, N>(op, args, place, t, totals);
+      share_tile<Op, In, Mid, N, kShared>(op, args, place, t, totals);
       if (c >= width) continue;
       auto all = op.widen(totals[c]);
 #pragma unroll 1
@@ -204,34 +212,34 @@ __device__ void recount_columns(const Op& op, const ColumnArgs<N>& args,
 }
 
 // Every tile has a block, and look-back connects the tiles of the same columns.
-template <typename Op, typename In, typename Mid, int N>
+template <typename Op, typename In, typename Mid, int N, bool kShared>
 __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 : 3)
-    split_columns_kernel(const Op op, const __grid_constant__ ColumnArgs<N> args) {
+    split_columns_kernel(const Op op, const __grid_constant__ ColumnArgs<kShared> args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
   constexpr int C = kLookBackColumns<Op>;
   __shared__ V totals[kMaxWarps * kWarp * N];
-  __shared__ Carry own_carries[kBlockColumns<N>];
-  __shared__ Carry carries[kBlockColumns<N>];
+  __shared__ Carry own_carries[kBlockColumns<N, kShared>];
+  __shared__ Carry carries[kBlockColumns<N, kShared>];
   __shared__ int missing[1];
   launch_dependents();
   grid_dependency_wait();
   // Neighbouring blocks have the same tile of neighbouring columns, and so neighbouring memory.
   const uint32_t chains = gridDim.x / args.tiles.divisor;
   const uint32_t t = blockIdx.x / chains;
-  const ColumnPlace<N> place = column_place<Op, N>(args, blockIdx.x - t * chains);
-  const uint32_t width = args.x * N, level = threadIdx.x / threads_of_level(args);
-  const uint32_t warps = blockDim.x / kWarp, levels = blockDim.x / threads_of_level(args);
+  const ColumnPlace<N> place = column_place<Op, N, kShared>(args, blockIdx.x - t * chains);
+  const uint32_t width = args.x * N, level = threadIdx.x / threads_of_level<kShared>(args);
+  const uint32_t warps = blockDim.x / kWarp, levels = blockDim.x / threads_of_level<kShared>(args);
   Record* records =
       static_cast<Record*>(args.records) + place.chain * args.slots * width * kRecords<Carry>;
   const Chain<Op> chain{records, args.slots, args.tiles.divisor, args.patience};
-  AnyColumnTile<Op, In, Mid, N> tile(args);
+  AnyColumnTile<Op, In, Mid, N, kShared> tile(args);
   tile.load(args, place, t);
   wait_for_copies();
-  if constexpr (N == 1) __syncthreads();  // copies of other threads
+  if constexpr (kShared) __syncthreads();  // copies of other threads
   V own[N], before[N];
   tile.scan(op, args, place, own, before);
-  share_totals<N>(args, own, totals);
+  share_totals<N, kShared>(args, own, totals);
   if (threadIdx.x == 0) missing[0] = 0;
   __syncthreads();
   for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
@@ -247,10 +255,11 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 :
   if (!found) missing[0] = 1;
   __syncthreads();
   if (missing[0] != 0) {
-    recount_columns<Op, In, Mid, N>(op, args, place, chain, t, totals, own_carries, carries);
+    recount_columns<Op, In, Mid, N, kShared>(op, args, place, chain, t, totals, own_carries,
+                                             carries);
     // What the recount has overwritten.
     tile.scan(op, args, place, own, before);
-    share_totals<N>(args, own, totals);
+    share_totals<N, kShared>(args, own, totals);
     __syncthreads();
     for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
       scan_levels(op, op.widen(op.identity()), levels, width, totals + c);
@@ -265,7 +274,8 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 :
   for (int v = 0; v < N; ++v) {
     before[v] = op.narrow(op.carry(carries[place.column + v], op.widen(before[v])));
   }
-  const ColumnPlace<N> result = column_place<Op, N>(args, recomputed(blockIdx.x) - t * chains);
+  const ColumnPlace<N> result =
+      column_place<Op, N, kShared>(args, recomputed(blockIdx.x) - t * chains);
   tile.store(op, args, result, before);
 }
 

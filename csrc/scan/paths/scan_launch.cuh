@@ -26,8 +26,8 @@ cudaError_t launch(const Op& op, const Plan& plan, const TileArgs& args, cudaStr
   const auto start = [&](auto kernel) {
     return launch_kernel(kernel, plan.launch, stream, op, static_cast<const Args&>(args));
   };
-  const auto start_columns = [&](auto kernel) {
-    return launch_kernel(kernel, plan.launch, stream, op, static_cast<const ColumnArgs<N>&>(args));
+  const auto start_tiles = [&](auto kernel) {
+    return launch_kernel(kernel, plan.launch, stream, op, args);
   };
   switch (plan.path) {
     case Path::kPacked:
@@ -51,9 +51,15 @@ cudaError_t launch(const Op& op, const Plan& plan, const TileArgs& args, cudaStr
       }
       return start(split_rows_kernel<Op, In, Mid, N, false>);
     case Path::kColumns:
-      return start_columns(columns_kernel<Op, In, Mid, N>);
+      if constexpr (N == 1) {
+        if (plan.shared_tiles) return start_tiles(columns_kernel<Op, In, Mid, N, true>);
+      }
+      return start(columns_kernel<Op, In, Mid, N, false>);
     case Path::kSplitColumns:
-      return start_columns(split_columns_kernel<Op, In, Mid, N>);
+      if constexpr (N == 1) {
+        if (plan.shared_tiles) return start_tiles(split_columns_kernel<Op, In, Mid, N, true>);
+      }
+      return start(split_columns_kernel<Op, In, Mid, N, false>);
   }
   return cudaErrorInvalidValue;
 }

@@ -39,7 +39,6 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, false>) voi
   constexpr int N = kVecSize<T>, U = kAttended;
   const AttentionProblem& problem = args.problem;
   const Matrix& matrix = problem.matrix;
-  launch_dependents();
   grid_dependency_wait();
   const Place place(args.walk);
   const Window window(args.walk, place.window, args.walk.lanes);

@@ -57,7 +57,6 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, true>) void
   constexpr int N = kProduct ? kVecSize<T> : 1, U = kAttended;
   const AttentionProblem& problem = args.problem;
   const Matrix& matrix = problem.matrix;
-  launch_dependents();
   grid_dependency_wait();
   const Place place(args.walk);
   const Window window(args.walk, place.window, args.walk.lanes);

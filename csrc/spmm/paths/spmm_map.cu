@@ -16,7 +16,6 @@ __global__ __launch_bounds__(kThreads, 4) void map_rows(const MapArgs args) {
   using F = Features<T, kAccess>;
   constexpr int N = F::kCount, U = kAccess == Access::kSpread ? 2 : 4;
   const MapProblem& problem = args.problem;
-  launch_dependents();
   grid_dependency_wait();
   const Place place(args.walk);
   const Window window(args.walk, place.window, args.walk.lanes);

@@ -13,7 +13,6 @@ __global__ __launch_bounds__(kThreads, kTileBlocks) void map_tiles(const MapArgs
   const MapProblem& problem = args.problem;
   const Matrix& matrix = problem.matrix;
   const auto width = static_cast<int32_t>(problem.features);
-  launch_dependents();
   grid_dependency_wait();
   const Window window = tile_window(args.walk);
   // The entries of the tile. Some may be of no row: before the first row or behind the last.

@@ -22,7 +22,6 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const Args args, con
   constexpr int32_t kMany = 32;
   constexpr int kAhead =
       sizeof(State) > 16 ? 1 : 16 / sizeof(State);  // parts whose loads are in flight together
-  launch_dependents();
   grid_dependency_wait();
   const auto& problem = args.problem;
   const Walk& walk = args.walk;

@@ -18,7 +18,6 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
   using C = compute_t<T>;
   using F = Features<T, kAccess>;
   constexpr int N = F::kCount, U = kProducts;
-  launch_dependents();
   grid_dependency_wait();
   const ProductProblem& problem = args.problem;
   const Matrix& matrix = problem.matrix;

@@ -47,7 +47,6 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
   constexpr int kWeights = kAccess == Access::kVector ? 1 : N;
   const ReduceProblem& problem = args.problem;
   const Matrix& matrix = problem.matrix;
-  launch_dependents();
   grid_dependency_wait();
   const Place place(args.walk);
   const Window window(args.walk, place.window, args.walk.lanes);

@@ -16,7 +16,6 @@ __global__ __launch_bounds__(kThreads, kTileBlocks) void reduce_tiles(const Redu
   __shared__ uint4 shared[kTileBytes / kAccessBytes];
   const ReduceProblem& problem = args.problem;
   const auto width = static_cast<uint32_t>(problem.features);
-  launch_dependents();
   grid_dependency_wait();
   const Window window = tile_window(args.walk);
   if (starts != nullptr && threadIdx.x == 0) {

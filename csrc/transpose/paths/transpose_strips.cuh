@@ -35,7 +35,6 @@ template <typename T, int N, int M>
 __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant__ Args args) {
   __shared__ uint4 shared[(kStripBytes + kStripBytes / kLeastRoom) / kAccessBytes];
   T* const strip = reinterpret_cast<T*>(shared);
-  launch_dependents();
   const uint32_t strip_rows = args.strip_rows.divisor, strip_columns = args.strip_columns.divisor;
 
   // Find the block's strip.
@@ -77,6 +76,8 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
   }
   wait_for_copies();
   __syncthreads();
+  // Not earlier: strips are few, so blocks of the next grid would crowd some SMs.
+  launch_dependents();
 
   // Store the strip in the order of the output.
   T* const out =
