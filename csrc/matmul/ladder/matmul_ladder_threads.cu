@@ -98,13 +98,14 @@ __global__ void __launch_bounds__(256) output_block_kernel(const __grid_constant
 // [output_block]
 
 // [vectors]
-// The values of a vector that lie in front of the end of the row; 0 for the others.
+// The values of a vector that lie in front of the end of the row; 0 for the others. The last row
+// may end where its memory ends.
 __device__ float4 load_row(const float* from, int left) {
-  if (left <= 0) return {};
-  float4 values = *reinterpret_cast<const float4*>(from);
-  if (left < 2) values.y = 0;
-  if (left < 3) values.z = 0;
-  if (left < 4) values.w = 0;
+  if (left >= 4) return *reinterpret_cast<const float4*>(from);
+  float4 values = {};
+  if (left > 0) values.x = from[0];
+  if (left > 1) values.y = from[1];
+  if (left > 2) values.z = from[2];
   return values;
 }
 
