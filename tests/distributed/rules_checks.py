@@ -132,7 +132,8 @@ class Trial:
 def calls(case: OpCase, device: str) -> Iterator[tuple[torch._ops.OpOverload, Sample, bool]]:
     """The overloads of a case that have rules, on its small samples."""
     dtype = torch.float64 if torch.float64 in case.dtypes else case.dtypes[0]
-    samples = [case.arguments(sample) for sample in case.few(device, dtype)]
+    with torch.device("cpu"):  # on which samples are drawn, whatever the default device is
+        samples = [case.arguments(sample) for sample in case.few(device, dtype)]
     for variant in ("functional", "inplace", "out"):
         form = case.of_variant(variant)
         if form is None or str(form.overload) not in RULED:
