@@ -22,10 +22,6 @@ constexpr int64_t kTileBytes = 12 << 10;
 // Most bytes of a block, with the borders of its windows, and most columns and rows of a tile.
 constexpr int64_t kMostTileBytes = 48 << 10;
 constexpr int64_t kMostTileSide = 512, kTileTableBytes = (2 * kMostTileSide + 4) * 4;
-// Most columns of a window, where tiles are not needed to occupy the device. (8,64,37,23) from
-// (600,400), 18 columns, in f16 takes 80 us without tiles and 99 us with them. 7 and 8 columns take
-// less with tiles. Nothing between is measured.
-constexpr int64_t kMostTileWindow = 16;
 // Columns of a window that one thread of backward_tiles_kernel adds. Wider windows, and pixels of
 // several units, have several threads with kLaneColumns each: their loads of shared memory conflict
 // less.

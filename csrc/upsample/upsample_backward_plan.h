@@ -142,9 +142,7 @@ int64_t tile_side(int64_t pixels, int64_t most, F&& holds) {
 }
 
 // Supports windows whose gradients fit in the shared memory of a block. Tiles are smaller if there
-// would be too few to occupy the device. A tile has few windows of more than kMostTileWindow
-// columns, and most of its threads idle. If every window has a thread of its own,
-// backward_pixels_kernel is faster.
+// would be too few to occupy the device.
 inline bool plan_tiles(const Problem& problem, const Windows& windows, BackwardChoice& choice) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const int64_t pixel_bytes = choice.layout.pixel_units * size;
@@ -157,10 +155,7 @@ inline bool plan_tiles(const Problem& problem, const Windows& windows, BackwardC
   const auto bytes_of = [&](int64_t columns, int64_t rows) {
     return pitch_of(columns) * widest_window(problem.height, rows);
   };
-  const bool in_pixels = windows.wide > kMostTileWindow && windows.wide < kWarp &&
-                         choice.layout.pixel_units == 1 &&
-                         choice.units() >= windows.blocks * kBackwardThreads;
-  if (!windows.dense_rows || in_pixels || windows.wide > int64_t{kMostLanes} * kLaneColumns ||
+  if (!windows.dense_rows || windows.wide > int64_t{kMostLanes} * kLaneColumns ||
       bytes_of(1, 1) > kMostTileBytes - kTileTableBytes) {
     return false;
   }

@@ -377,7 +377,6 @@ def test_forward_paths_of_common_problems(planner, problem, path, unit_bytes, re
         (planes((64, 300, 7, 7), (1000, 1000)), PIXELS, {"splits": 256}),
         (planes((1, 3, 7, 7), (500, 500)), TILES, {"tile_rows": 1, "tile_columns": 1, "lanes": 32, "most": 4}),
         (planes((8, 64, 40, 40), (200, 200)), TILES, {"tiles": 1}),
-        (planes((8, 64, 37, 23), (600, 400), FLOAT16), PIXELS, {"splits": 1}),
         (planes((4, 3, 265, 874), (1065, 3516), FLOAT16), TILES, {"most": 5, "lanes": 1}),
         (planes((1, 1, 3, 1332), (14, 3996)), TILES, {"tiles": SEVERAL, "row_tiles": 3}),
         (planes((9, 64, 30, 3), (150, 9)), TILES, {"tiles": 1, "row_tiles": 1, "splits": SEVERAL}),
