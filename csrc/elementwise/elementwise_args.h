@@ -15,6 +15,10 @@ constexpr int kMaxDims = 25;
 // time of a small problem: dimensions of three operands take 24 bytes each.
 constexpr int kKernelDims = 6;
 
+// Larger grids do not overlap the launch before them. On an H200, mul of (8192,8191) by a row took
+// 131 us without and 163 us with it (fp32), and mul of 1000 values 1.18 and 0.72 us.
+constexpr int64_t kMostOverlappingBlocks = 1 << 14;
+
 // The threads of a block, measured on an H200 with mul (microseconds, fp32 / bf16; L2 flushed):
 //   dense, 2^25:  128 threads x 1 vector 98.1 / 52.7, x 2 98.5 / 52.1, x 4 99.0 / 52.8;
 //                 256 x 1 98.4 / 53.0, 512 x 1 98.8 / 53.1, 1024 x 1 98.5 / 53.0

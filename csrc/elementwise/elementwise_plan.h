@@ -62,7 +62,7 @@ StridedArgs<kInputs + 1> strided_args(const Problem<kInputs>& problem,
 template <int kInputs, typename Path>
 Launch<kInputs> in_blocks(const Path& path, int64_t items, int per_thread) {
   const int64_t blocks = ceil_div<int64_t>(items, kThreads * per_thread);
-  return {path, {static_cast<unsigned>(blocks), kThreads, 0, /*use_pdl=*/true}};
+  return {path, {static_cast<unsigned>(blocks), kThreads, 0, blocks <= kMostOverlappingBlocks}};
 }
 
 template <int kInputs>

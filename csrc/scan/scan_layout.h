@@ -314,7 +314,9 @@ inline Layout make_layout(const Problem& problem, const Kernels& kernels, const 
   }
   for (int d = 0; d < layout.num_outer; ++d) layout.rows *= layout.outer[d].size;
   if (columns) {
-    plan_columns(layout, problem, kernels, inner_columns && !is_moved, tuning);
+    const bool inner_in_result =
+        memory_order(layout.column.out_stride) < memory_order(problem.scanned.out_stride);
+    plan_columns(layout, problem, kernels, inner_columns && inner_in_result && !is_moved, tuning);
   } else {
     plan_rows(layout, problem, kernels, tuning);
   }

@@ -271,6 +271,17 @@ def test_blocks_copy_tiles_together(planner, sizes, dtypes, order, shared):
     assert plan["shared_tiles"] == shared and plan["path"] in (COLUMNS, SPLIT_COLUMNS)
 
 
+def test_columns_that_are_innermost_in_the_input_alone(planner):
+    """Channels-last images along their last dimension. The result is contiguous, so single values would lie far apart in it."""
+    channels, side, images = 64, 96, 60
+    sizes, strides = [channels, side, side, images], [1, channels, channels * side, channels * side**2]
+    out_strides = [side**2, 1, side, channels * side**2]
+    problem = Problem(sizes, strides, 1, (FLOAT32, FLOAT32), out_strides=out_strides)
+    (plan,) = plans(planner, problem.given())
+    check(problem, plan)
+    assert plan["shared_tiles"]
+
+
 @pytest.mark.parametrize(
     "sizes, tiles", [([2**14], 4), ([2**15], 8), ([2**16], 1), ([2**14, 132], 4), ([2**14, 133], 1)], ids=str
 )
