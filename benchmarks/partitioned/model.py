@@ -63,14 +63,14 @@ class Load:
 
     @property
     def memory(self) -> float:
-        """Bytes: own blocks with the sources of their edges, and two steps of received blocks."""
-        deal, rows = self.deal, 4 * self.vertices / self.deal.buckets
+        """Bytes: own blocks, and two steps of received blocks."""
+        deal = self.deal
 
-        def of(rank: int) -> float:
+        def blocks_of(rank: int) -> int:
             buffer = max(len(deal.received(rank, step)) for step in range(deal.buckets))
-            return len(deal.blocks(rank)) * (2 * self.block_bytes - rows) + 2 * buffer * self.block_bytes
+            return len(deal.blocks(rank)) + 2 * buffer
 
-        return max(map(of, range(self.ranks)))
+        return self.block_bytes * max(map(blocks_of, range(self.ranks)))
 
 
 def not_negative(columns: list[list[float]], values: list[float]) -> list[float]:
