@@ -147,6 +147,11 @@ def real(monkeypatch):
     monkeypatch.setattr(_layout, "measure", MEASURE)
 
 
+def requested() -> int:
+    """Bytes of all tensors. PyTorch may give a tensor a block that is up to 1 MB larger."""
+    return torch.cuda.memory_stats()["requested_bytes.all.current"]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_real_times(dtype, real):
@@ -158,12 +163,12 @@ def test_real_times(dtype, real):
         layout_cache.clear()
         want = theirs(x)
         gc.collect()
-        state, memory = torch.cuda.get_rng_state(), torch.cuda.memory_allocated()
+        state, memory = torch.cuda.get_rng_state(), requested()
         got = ours(x)
         torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
     assert torch.equal(torch.cuda.get_rng_state(), state)
     gc.collect()
-    assert torch.cuda.memory_allocated() <= memory + got.nbytes + 512
+    assert requested() <= memory + got.nbytes
     assert len(layout_cache) == 3 and all(min(times[:4]) > 0 for times in layout_cache._times.values())
     for model in (theirs, ours):
         model(x).float().square().mean().backward()
