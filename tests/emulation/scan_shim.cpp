@@ -17,7 +17,8 @@ Device device;
 
 }  // namespace
 
-// Limits that tests lower, because small problems would not reach them.
+// Limits that tests lower, because small problems would not reach them. Without patience, blocks
+// run from the last one to the first one, so that none finds what others publish.
 extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t launch_limit,
                            int64_t patience, int64_t has_clusters, int64_t shared_values) {
   tuning.unsplit_tiles = unsplit_tiles;
@@ -25,6 +26,10 @@ extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t l
   tuning.launch_limit = launch_limit;
   tuning.patience = static_cast<uint64_t>(patience);
   device.has_clusters = has_clusters != 0;
+  emulator::before_block = nullptr;
+  if (patience == 0) {
+    emulator::before_block = [] { blockIdx.x = gridDim.x - 1 - blockIdx.x; };
+  }
   tuning.shared_values = shared_values;
 }
 
