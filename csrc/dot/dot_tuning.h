@@ -70,8 +70,8 @@ struct Tuning {
   int64_t unsplit_vecs = 2048;  // one block reads a row of at most so many vectors
   int64_t unsplit_values = 2048;  // one block reads a row of at most so many single values
   // Neighbouring rows of half as many tiles as SMs, or fewer, are split if a thread reads a row in
-  // at least so many groups. Not measured. Unsplit, (575,1536) in bf16 has 18 blocks and 24 groups,
-  // and takes 21 us.
+  // at least so many groups. (575,1536) in bf16 has 18 blocks and 24 groups: unsplit 21 us, split
+  // 4.4 us (H200). Other limits were not tried.
   int64_t split_groups = 4;
   int64_t short_row_vecs = 16;    // vectors of a row on path "short rows", at most
   int64_t tile_row_bytes = 1024;  // bytes of a row on path "tile", at most

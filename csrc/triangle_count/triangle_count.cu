@@ -64,14 +64,6 @@ __device__ __forceinline__ void add(uint64_t* count, uint64_t triangles) {
             static_cast<unsigned long long>(triangles));
 }
 
-__device__ __forceinline__ List shuffle(const List& list, int lane) {
-  const auto address = reinterpret_cast<uint64_t>(list.begin);
-  const uint32_t low = __shfl_sync(0xffffffffu, static_cast<uint32_t>(address), lane);
-  const uint32_t high = __shfl_sync(0xffffffffu, static_cast<uint32_t>(address >> 32), lane);
-  return {reinterpret_cast<const int32_t*>(uint64_t{high} << 32 | low),
-          __shfl_sync(0xffffffffu, list.length, lane)};
-}
-
 template <typename T>
 __device__ __forceinline__ T sum_of_warp(T value) {
 #pragma unroll
@@ -170,7 +162,8 @@ __device__ __forceinline__ uint64_t count_vertex(const CountPlan<Ptr>& plan, int
         of_v = of_v.part(of_v.below(few.begin[0]), of_v.below(few.begin[few.length - 1] + 1));
       }
       for (uint32_t i = 0; i < kWarp && begin + i * Team::kWarps < edges.length; ++i) {
-        const List many = shuffle(of_v, static_cast<int>(i));
+        const auto from = static_cast<int>(i);
+        const List many = {shuffle_from(of_v.begin, from), shuffle_from(of_v.length, from)};
         const uint32_t steps = 32 - __clz(static_cast<int>(many.length));
         uint32_t matches = 0;
         if (many.length / kStepLookups > few.length * steps) {
