@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_ops import ladder
 
+from ..support.runtime import under_sanitizer
 from . import Cases
 
 # (m, n, k): single elements, odd sides, around tiles and slices, problems that are split, and one of several tiles for each SM.
@@ -30,6 +31,7 @@ FLOATS = {*NAMES[: NAMES.index("ldmatrix")], "three_tf32_wgmma"}
 # Steps that need rows that begin at multiples of 16 bytes.
 ALIGNED = {"vectors", "bulk_copies", *NAMES[NAMES.index("wgmma") : -1]}
 VEC = 16  # bytes
+MOST_UNDER_SANITIZER = 1 << 22  # products
 
 
 def rows(shape: tuple, pitch: int, offset: int, dtype: torch.dtype, random: torch.Generator) -> Tensor:
@@ -45,6 +47,8 @@ def matmul(device: str) -> Cases:
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         vec = VEC // dtype.itemsize
         for number, (m, n, k) in enumerate(SHAPES):
+            if under_sanitizer() and m * n * k > MOST_UNDER_SANITIZER:
+                continue
             random = torch.Generator(device).manual_seed(number)
             for aligned in (True, False):
 
@@ -57,8 +61,9 @@ def matmul(device: str) -> Cases:
                 expected = (a.double() @ b.double()).to(dtype).double()
                 yield (a, b), expected, 0.0
     random = torch.Generator(device).manual_seed(99)
+    m, n, k = (64, 96, 1024) if under_sanitizer() else (512, 768, 1024)
     for dtype, tolerance in ((torch.bfloat16, 2e-2), (torch.float32, 1e-4)):
-        a, b = (torch.randn(shape, generator=random, device=device).to(dtype) for shape in ((512, 1024), (1024, 768)))
+        a, b = (torch.randn(shape, generator=random, device=device).to(dtype) for shape in ((m, k), (k, n)))
         yield (a, b), a.double() @ b.double(), tolerance
 
 

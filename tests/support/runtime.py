@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+
+def under_sanitizer() -> bool:
+    """Whether tools.sanitize runs the tests: it turns the caching of memory off. Kernels then take 100 times their time."""
+    return "PYTORCH_NO_CUDA_MEMORY_CACHING" in os.environ
 
 
 @contextlib.contextmanager

@@ -14,6 +14,14 @@
 
 namespace gpuopt::elementwise {
 
+// Grids that are too large to overlap skip both instructions, which every block would wait for.
+__device__ __forceinline__ void launch_next() {
+  if (gridDim.x <= kMostOverlappingBlocks) launch_dependents();
+}
+__device__ __forceinline__ void wait_for_previous() {
+  if (gridDim.x <= kMostOverlappingBlocks) grid_dependency_wait();
+}
+
 // ---------------------------------------------------------------- vector
 
 template <typename F, typename T, int kThreads, int kVecs>
@@ -23,8 +31,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t vecs = args.numel / N;
   const int64_t first = int64_t{blockIdx.x} * (kThreads * kVecs) + threadIdx.x;
   T* const out = static_cast<T*>(args.data[0]);
-  launch_dependents();
-  grid_dependency_wait();
+  launch_next();
+  wait_for_previous();
   // All loads of a thread are issued before the first value is used.
   Vec<T, N> in[kVecs][F::kInputs];
 #pragma unroll
@@ -147,8 +155,8 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t first = blockIdx.x * (kThreads * kVecs) + threadIdx.x;
   uint32_t offsets[kVecs][F::kInputs + 1];
   Vec<T, N> in[kVecs][F::kInputs];
-  launch_dependents();
-  grid_dependency_wait();
+  launch_next();
+  wait_for_previous();
 #pragma unroll
   for (int u = 0; u < kVecs; ++u) {
     const uint32_t vec = first + u * kThreads;
@@ -215,7 +223,7 @@ template <typename F, typename T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     packed_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args) {
   constexpr int N = kVecSize<T>;
-  launch_dependents();
+  launch_next();
   const int64_t from = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
   if (from >= args.numel) return;
   const auto index = static_cast<uint32_t>(from);
@@ -226,7 +234,7 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t inner = args.sizes[0].divisor;
   uint32_t row_offsets[F::kInputs + 1] = {};
   add_outer_offsets(args, 1, row, row_offsets);
-  grid_dependency_wait();
+  wait_for_previous();
 
   // Load a vector of each input that is linear, or of all inputs if the vector lies in one row.
   Vec<T, N> in[F::kInputs];
@@ -280,7 +288,7 @@ __global__ void __launch_bounds__(kThreads)
     packed_rows_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args,
                        const FastDiv vecs_per_row, const uint32_t vecs) {
   constexpr int N = kVecSize<T>;
-  launch_dependents();
+  launch_next();
   uint32_t row = blockIdx.x * kThreads + threadIdx.x;
   if (row >= vecs) return;
   const uint32_t vec = vecs_per_row.divmod(row);
@@ -291,7 +299,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out) / sizeof(T) % N);
   const RowSpan span = row_span(vec, shift, N, args.sizes[0].divisor);
   const int count = span.end - span.begin;
-  grid_dependency_wait();
+  wait_for_previous();
 
   Vec<T, N> in[F::kInputs];
 #pragma unroll
@@ -317,13 +325,13 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t first = blockIdx.x * (kThreads * kSteps) + threadIdx.x;
   uint32_t offsets[kSteps][F::kInputs + 1];
   Vec<T, 1> in[kSteps][F::kInputs];
-  launch_dependents();
+  launch_next();
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) {
     // Counts are less than 2^31, so the sum fits 32 bits.
     find_offsets(args, min(first + s * kThreads, args.numel - 1), offsets[s]);
   }
-  grid_dependency_wait();
+  wait_for_previous();
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
     const auto load = [&](auto type) {
