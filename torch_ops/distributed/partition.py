@@ -24,6 +24,8 @@ __all__ = ["Partition", "PartitionFileError", "load_partition", "partition"]
 
 # Entries that a rank cleans and sends at once.
 CHUNK = 1 << 24
+# Edges that a rank orients at once: their temporaries take 100 bytes for each edge.
+ORIENTED = 1 << 26
 # Of the graph, and the edges of a block: numbers of vertices and of entries have 32 bits.
 LARGEST = 2**31 - 1
 MASK_64 = 2**64 - 1
@@ -183,7 +185,9 @@ def _own_keys(chunks: Iterator[tuple[Tensor, Tensor]], num_nodes: int, bits: int
     while True:
         keys = peers.together(next_keys)
         if not any(peers.gather(keys is not None)):
-            return torch.cat(received).unique()
+            keys = torch.cat(received)
+            received.clear()
+            return keys.unique()
         keys = received[0] if keys is None else keys  # a rank without entries still receives
         one, other = _ends(keys)
         owner = owners[one % deal.buckets, other % deal.buckets]
@@ -203,7 +207,7 @@ def _digest_of(keys: Tensor) -> int:
 
 
 def _oriented(keys: Tensor, pair: Block, degrees: Degrees) -> Iterator[tuple[Block, Tensor, Tensor, Tensor]]:
-    """The blocks of a pair of buckets, with the keys of their edges, the sources and the targets."""
+    """The edges among `keys` that are in the blocks of a pair of buckets: their keys, sources and targets."""
     low, high = (end % degrees.deal.buckets for end in _ends(keys))
     i, j = pair
     keys = keys[((low == i) & (high == j)) | ((low == j) & (high == i))]
@@ -216,12 +220,27 @@ def _oriented(keys: Tensor, pair: Block, degrees: Degrees) -> Iterator[tuple[Blo
         yield block, keys[own], source[own], target[own]
 
 
-def _rows_of(source: Tensor, target: Tensor, rows: int) -> Tensor:
-    """A block: where each row begins, and the targets of all rows."""
-    keys = (source << 32 | target).sort().values
-    source, target = _ends(keys)
-    ptr = torch.searchsorted(source, torch.arange(rows + 1, device=keys.device))
-    return torch.cat([ptr, target]).int()
+def _rows_of(edges: list[Tensor], rows: int) -> Tensor:
+    """A block of edges, which are keys of their numbered ends: where each row begins, and the targets of all rows."""
+    keys = torch.cat(edges)
+    edges.clear()
+    keys = keys.sort().values
+    ptr = torch.searchsorted(keys, torch.arange(rows + 1, device=keys.device) << 32, out_int32=True)
+    return torch.cat([ptr, keys.int()])  # the lowest 32 bits
+
+
+def _blocks_of(
+    keys: Tensor, pair: Block, degrees: Degrees, numbers: Tensor, rows: dict[int, int]
+) -> Iterator[tuple[Block, Tensor, int]]:
+    """The blocks of a pair of buckets, and their digests."""
+    edges: dict[Block, list[Tensor]] = {pair: [], pair[::-1]: []}
+    digests = dict.fromkeys(edges, 0)
+    for part in keys.split(ORIENTED):
+        for block, own, source, target in _oriented(part, pair, degrees):
+            edges[block].append(numbers[source] << 32 | numbers[target])
+            digests[block] = digests[block] + _digest_of(own) & MASK_64
+    for block, own in edges.items():
+        yield block, _rows_of(own, rows[block[0]]), digests[block]
 
 
 def partition(
@@ -264,13 +283,13 @@ def partition(
         )
     bits = max(1, (num_nodes - 1).bit_length())
     keys = _own_keys(_chunks(graph, device), num_nodes, bits, deal, device, peers)
-    degrees = Degrees(_ends(keys), -(-(1 << bits) // deal.buckets), deal, peers, device)
+    ends = (end for part in keys.split(ORIENTED) for end in _ends(part))
+    degrees = Degrees(ends, -(-(1 << bits) // deal.buckets), deal, peers, device)
     numbers, rows = degrees.numbered()
     blocks, digests = {}, {}
     for pair in deal.pairs[peers.rank]:  # one after another, as their temporaries are larger than blocks
-        for block, of_block, source, target in _oriented(keys, pair, degrees):
-            blocks[block] = _rows_of(numbers[source], numbers[target], rows[block[0]])
-            digests[block] = _digest_of(of_block)
+        for block, numbered, digest in _blocks_of(keys, pair, degrees, numbers, rows):
+            blocks[block], digests[block] = numbered, digest
     edges = {(i, j): block.numel() - rows[i] - 1 for (i, j), block in blocks.items()}
     rows_of_all, edges_of_all, digests_of_all = {}, {}, {}
     for each in peers.gather((rows, edges, digests)):
