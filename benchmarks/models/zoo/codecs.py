@@ -1,18 +1,20 @@
 """Generators of waveforms: transposed and dilated convolutions. WaveNet is a plain module, the others come from transformers."""
 
+import functools
+
 import torch
 from torch import nn
 
 from benchmarks.models.zoo import Model, Task
 
 
-def hifigan(tiny: bool) -> Task:
-    """The generator of Kong, Kim and Bae, arXiv:2010.05646, size V1 as in SpeechT5: 256 samples a frame."""
+def hifigan(tiny: bool, frames: int = 32) -> Task:
+    """The generator of Kong, Kim and Bae, arXiv:2010.05646, size V1 as in SpeechT5: 256 samples a frame. It trains on 32 frames."""
     from transformers import SpeechT5HifiGan, SpeechT5HifiGanConfig
 
     sizes = {"upsample_initial_channel": 32, "upsample_rates": [2, 2], "upsample_kernel_sizes": [4, 4]} if tiny else {}
     config = SpeechT5HifiGanConfig(**sizes)
-    return Task(SpeechT5HifiGan(config), (torch.randn(*((2, 8) if tiny else (16, 32)), config.model_in_dim),))
+    return Task(SpeechT5HifiGan(config), (torch.randn(*((2, 8) if tiny else (16, frames)), config.model_in_dim),))
 
 
 class Autoencoder(nn.Module):
@@ -27,13 +29,13 @@ class Autoencoder(nn.Module):
         return self.decoder(self.encoder(waveforms))
 
 
-def encodec(tiny: bool) -> Task:
+def encodec(tiny: bool, seconds: int = 1) -> Task:
     """Défossez et al., arXiv:2210.13438, the model of 24 kHz: strided convolutions and an LSTM."""
     from transformers import EncodecConfig, EncodecModel
 
     sizes = {"num_filters": 4, "upsampling_ratios": [4, 2], "hidden_size": 16, "codebook_dim": 16} if tiny else {}
     model = EncodecModel(EncodecConfig(**sizes))
-    return Task(Autoencoder(model), (torch.randn(2, 1, 64) if tiny else torch.randn(16, 1, 24_000),))
+    return Task(Autoencoder(model), (torch.randn(2, 1, 64) if tiny else torch.randn(16, 1, 24_000 * seconds),))
 
 
 def dac(tiny: bool) -> Task:
@@ -79,17 +81,30 @@ def wavenet(tiny: bool) -> Task:
     )
 
 
-MODELS = [
-    Model("hifigan", "HiFi-GAN generator", "V1, batch 16 x 32 frames", hifigan, "transformers", signals=True),
-    Model(
-        "encodec",
-        "EnCodec",
-        "24 kHz without quantizer, batch 16 x 1 s",
-        encodec,
+def _encodec(name: str, title: str, seconds: int) -> Model:
+    return Model(
+        name,
+        title,
+        f"24 kHz without quantizer, batch 16 x {seconds} s",
+        functools.partial(encodec, seconds=seconds),
         "transformers",
         signals=True,
         not_compiled="its padding depends on values of tensors, so every convolution ends a graph",
+    )
+
+
+MODELS = [
+    Model("hifigan", "HiFi-GAN generator", "V1, batch 16 x 32 frames", hifigan, "transformers", signals=True),
+    Model(
+        "hifigan-long",
+        "HiFi-GAN generator, sentences",
+        "V1, batch 16 x 400 frames",
+        functools.partial(hifigan, frames=400),
+        "transformers",
+        signals=True,
     ),
+    _encodec("encodec", "EnCodec", seconds=1),
+    _encodec("encodec-long", "EnCodec, sentences", seconds=8),
     Model("dac", "DAC", "16 kHz without quantizer, batch 8 x 1 s", dac, "transformers", signals=True),
     Model("wavenet", "WaveNet", "30 layers of 64, batch 4 x 1 s", wavenet, signals=True),
 ]
