@@ -43,10 +43,16 @@ template <typename T>
 __device__ __forceinline__ void copy_async_if(T* shared, const T* global, bool valid) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(
-                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
-               "l"(global), "n"(sizeof(T)), "r"(valid ? static_cast<int>(sizeof(T)) : 0)
-               : "memory");
+  const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const int bytes = valid ? static_cast<int>(sizeof(T)) : 0;
+  if constexpr (sizeof(T) == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(global),
+                 "n"(sizeof(T)), "r"(bytes)
+                 : "memory");
+  }
 #else
   *shared = valid ? *global : T{};
 #endif

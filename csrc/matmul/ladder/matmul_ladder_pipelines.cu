@@ -48,8 +48,8 @@ class SliceCopies {
       const float* const from = b_ + k * b_pitch_;
       const int left = b_left_ > k ? columns_left_ : 0;
       if constexpr (kAligned) {
-        copy_chunk_async(reinterpret_cast<uint4*>(own), from,
-                         left * static_cast<int>(sizeof(float)));
+        copy_async_if(reinterpret_cast<uint4*>(own), reinterpret_cast<const uint4*>(from),
+                      left > 0);
       } else {
 #pragma unroll
         for (int j = 0; j < 4; ++j) copy_async_if(own + j, from + j, j < left);
@@ -170,14 +170,14 @@ unsigned warp_tiles_of(const LadderProblem& p) {
 }  // namespace
 
 cudaError_t double_buffer(const LadderProblem& p, Workspace&, cudaStream_t stream) {
-  const bool aligned = is_aligned(p.b, p.b_pitch, p.dtype);
+  const bool aligned = is_aligned(p.b, p.b_pitch, p.n, p.dtype);
   return launch_kernel(aligned ? double_buffer_kernel<true> : double_buffer_kernel<false>,
                        {tiles_of(p, 128, 128), kThreads, 2 * sizeof(DoubleSlice)}, stream,
                        matrices_of<float>(p));
 }
 
 cudaError_t warp_tiles(const LadderProblem& p, Workspace&, cudaStream_t stream) {
-  const bool aligned = is_aligned(p.b, p.b_pitch, p.dtype);
+  const bool aligned = is_aligned(p.b, p.b_pitch, p.n, p.dtype);
   return launch_kernel(aligned ? warp_tiles_kernel<true> : warp_tiles_kernel<false>,
                        {warp_tiles_of(p), kThreads, kWarpStages * sizeof(WarpSlice)}, stream,
                        matrices_of<float>(p));
@@ -192,7 +192,7 @@ cudaError_t split_k(const LadderProblem& p, Workspace& workspace, cudaStream_t s
   const int parts = ceil_div(p.k, part_k);
   const int64_t outputs = int64_t{p.m} * p.n;
   auto* const partial = static_cast<float*>(workspace.allocate(parts * outputs * sizeof(float)));
-  const bool aligned = is_aligned(p.b, p.b_pitch, p.dtype);
+  const bool aligned = is_aligned(p.b, p.b_pitch, p.n, p.dtype);
   const cudaError_t error = launch_kernel(
       aligned ? split_k_kernel<true> : split_k_kernel<false>,
       {static_cast<unsigned>(tiles * parts), kThreads, kWarpStages * sizeof(WarpSlice)}, stream,

@@ -173,7 +173,7 @@ static_assert(Swizzled::kStages * sizeof(Swizzled::Slice) <= kSwizzledKb << 10);
 
 template <typename T, typename Layout>
 cudaError_t start_fragments(const LadderProblem& p, cudaStream_t stream) {
-  const bool aligned = is_aligned(p.a, p.a_pitch, p.dtype) && is_aligned(p.b, p.b_pitch, p.dtype);
+  const bool aligned = has_aligned_operands(p);
   return launch_kernel(
       aligned ? fragments_kernel<T, Layout, true> : fragments_kernel<T, Layout, false>,
       {tiles_of(p, kTileRows, Layout::kColumns), kThreads,
@@ -190,7 +190,7 @@ cudaError_t start_fragments_of_dtype(const LadderProblem& p, cudaStream_t stream
 }  // namespace
 
 cudaError_t three_tf32(const LadderProblem& p, Workspace&, cudaStream_t stream) {
-  const bool aligned = is_aligned(p.a, p.a_pitch, p.dtype) && is_aligned(p.b, p.b_pitch, p.dtype);
+  const bool aligned = has_aligned_operands(p);
   return launch_kernel(aligned ? three_tf32_kernel<true> : three_tf32_kernel<false>,
                        {tiles_of(p, kTileRows, kTfColumns), kThreads, kTfStages * sizeof(TfSlice)},
                        stream, matrices_of<float>(p));

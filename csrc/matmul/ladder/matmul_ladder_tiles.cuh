@@ -3,7 +3,6 @@
 #pragma once
 
 #include "common/async.cuh"
-#include "common/async_chunk.cuh"
 #include "common/launch.cuh"
 #include "common/vec.cuh"
 #include "matmul/device/matmul_tile.cuh"
@@ -32,10 +31,14 @@ Matrices<T> matrices_of(const LadderProblem& p) {
           p.b_pitch};
 }
 
-// Whether rows begin at multiples of 16 bytes.
-inline bool is_aligned(const void* matrix, int64_t pitch, DType dtype) {
-  const auto step = static_cast<uintptr_t>(pitch) * size_of(dtype);
-  return (reinterpret_cast<uintptr_t>(matrix) | step) % kAccessBytes == 0;
+// Whether rows are whole vectors of 16 bytes, at multiples of 16 bytes.
+inline bool is_aligned(const void* matrix, int64_t pitch, int columns, DType dtype) {
+  const auto bytes = static_cast<uintptr_t>(pitch | columns) * size_of(dtype);
+  return (reinterpret_cast<uintptr_t>(matrix) | bytes) % kAccessBytes == 0;
+}
+
+inline bool has_aligned_operands(const LadderProblem& p) {
+  return is_aligned(p.a, p.a_pitch, p.k, p.dtype) && is_aligned(p.b, p.b_pitch, p.n, p.dtype);
 }
 
 inline unsigned tiles_of(const LadderProblem& p, int rows, int columns) {
@@ -117,7 +120,7 @@ struct OutputBlock {
 
 // Copies 16-byte vectors of a tile to shared memory: vector v of row r to shared[at(r, v)]. `from`
 // is the first value of the tile in global memory. Values behind `rows_left` and `columns_left`
-// become 0.
+// become 0. kAligned: the rows of the matrix are as in is_aligned().
 template <int kRows, int kVecs, int kThreads, bool kAligned, typename T, typename At>
 __device__ __forceinline__ void copy_tile(uint4* shared, const T* from, int64_t pitch,
                                           int rows_left, int columns_left, At at) {
@@ -133,7 +136,7 @@ __device__ __forceinline__ void copy_tile(uint4* shared, const T* from, int64_t 
     const T* const own = from + row * pitch + vec * N;
     uint4* const to = shared + at(row, vec);
     if constexpr (kAligned) {
-      copy_chunk_async(to, own, left * static_cast<int>(sizeof(T)));
+      copy_async_if(to, reinterpret_cast<const uint4*>(own), left > 0);
     } else if constexpr (sizeof(T) == 4) {
 #pragma unroll
       for (int j = 0; j < N; ++j) copy_async_if(reinterpret_cast<T*>(to) + j, own + j, j < left);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "common/async.cuh"
-#include "common/async_chunk.cuh"
 #include "common/launch.cuh"
 #include "common/warp.cuh"
 #include "upsample/device/upsample_backward.cuh"
@@ -32,9 +31,13 @@ struct StagedRows {
     if (vec * kAccessBytes >= shift + bytes) return;
     const auto* from =
         reinterpret_cast<const char*>(first + row * row_bytes - shift + vec * kAccessBytes);
+    char* const copy = shared + (to - shift) + vec * kAccessBytes;
     const int64_t left = static_cast<const char*>(end) - from;
-    copy_chunk_async(reinterpret_cast<uint4*>(shared + (to - shift) + vec * kAccessBytes), from,
-                     static_cast<int>(min(left, int64_t{kAccessBytes})));
+    if (left >= kAccessBytes) {
+      copy_async<char, kAccessBytes>(copy, from);
+    } else {
+      for (int64_t i = 0; i < left; ++i) copy[i] = from[i];
+    }
   }
 
   __device__ __forceinline__ const char* at(uint32_t row, uint32_t value) const {
