@@ -132,12 +132,28 @@ struct Chooser {
     return config.vecs ? kVecUnroll : values_in_flight(types.native, item);
   }
 
-  // Splits each output over as many blocks as it takes to fill the device.
-  void split(int blocks_per_sm) {
+  // Whether so many blocks keep the device busy to the end. Half as many as SMs hold at once are
+  // enough. More run in waves, and the last wave should be nearly full.
+  bool fills(int64_t blocks) const {
+    const int64_t wave = int64_t{device.sms} * kBlocks;
+    if (blocks <= wave) return 2 * blocks >= wave;
+    return static_cast<double>(blocks) >=
+           tuning.least_fill * static_cast<double>(ceil_div(blocks, wave) * wave);
+  }
+
+  // Splits each output over as many blocks as it takes to fill the device. With `in_waves`, outputs
+  // of many groups are split further if that keeps it busy to the end.
+  void split(int blocks_per_sm, bool in_waves = false) {
     const int64_t wanted = int64_t{device.sms} * blocks_per_sm;
     const int64_t groups = ceil_div<int64_t>(config.units(), int64_t{config.y} * units_in_flight());
     if (groups <= tuning.unsplit_groups) return;
-    const int64_t most = std::min(wanted / config.tiles, groups);
+    int64_t most = std::min(std::max<int64_t>(wanted / config.tiles, 1), groups);
+    if (in_waves && !fills(config.tiles * most)) {
+      int64_t more = most + 1;
+      const int64_t last = groups / tuning.wave_groups;
+      while (more <= last && !fills(config.tiles * more)) ++more;
+      if (more <= last) most = more;
+    }
     if (most > 1) config.splits = static_cast<int>(ceil_div(groups, ceil_div(groups, most)));
   }
 
@@ -280,7 +296,7 @@ struct Chooser {
     config.z = static_cast<int>(std::min<int64_t>(outer, kThreads / (config.x * config.y)));
     config.column_tiles = ceil_div<int64_t>(config.column_vecs, config.x - config.overlap);
     config.tiles = config.column_tiles * ceil_div<int64_t>(outer, config.z);
-    if (config.z == 1) split(tuning.column_blocks);
+    if (config.z == 1) split(tuning.column_blocks, /*in_waves=*/true);
     config.shared_bytes = accumulator_bytes() * config.threads() * (config.vecs ? values : 1);
   }
 

@@ -358,6 +358,16 @@ def test_long_columns_at_any_offset_are_read_in_aligned_vectors(planner, dtype, 
     assert launch["shifted"] and (launch["apart"], launch["overlap"]) == (apart, overlap)
 
 
+@pytest.mark.parametrize("pitch", [0, 1])
+def test_blocks_of_long_columns_fill_the_device(planner, pitch):
+    """An SM holds four blocks. At least half as many run, and of several waves the last one is nearly full."""
+    wave = 132 * 4
+    for columns in range(4000, 300_000, 1236):
+        problem = Problem([columns, 6000], [1, columns + pitch], [0, 1], FLOAT32)
+        blocks = problem.plan(planner)["launches"][0]["blocks"]
+        assert blocks >= (0.5 if blocks <= wave else 0.84) * wave * -(-blocks // wave)
+
+
 @pytest.mark.parametrize(
     "sizes, launches",
     [
