@@ -21,12 +21,12 @@ struct KernelDims {
 // struct is small because every launch copies it.
 struct Args {
   const void* in = nullptr;
-  const char* in_end = nullptr;
   void* out = nullptr;
   void* workspace = nullptr;  // [slot][output] partial results; null if outputs aren't split
   KernelDims kept, reduced;
+  int64_t reach = 1;  // values from the first to the last of the input
   int64_t units = 1;
-  int64_t row_size = 1;      // size of reduced dimension 0, in values
+  int64_t row_size = 1;      // of reduced dimension 0, in values. kRows: with the gaps of `apart`
   int64_t inner_stride = 1;  // between units of one row, in values
   FastDiv inner_units;       // valid only if there are several rows, which have below 2^31 units
   FastDiv splits;
@@ -40,6 +40,8 @@ struct Args {
   uint32_t column_vecs = 1;
   uint32_t columns = 1;
   uint32_t fold = 1;
+  uint32_t apart = 1;
+  uint32_t overlap = 0;
   FastDiv piece_outputs;
   uint32_t tile_pieces = 1;
   uint32_t pitch = 1;

@@ -39,6 +39,9 @@ struct Config {
   bool vecs = false;       // units are vectors of 16 bytes; if not, single values
   bool unaligned = false;  // vectors, or rows of vectors, may begin at any address
   bool read_once = false;  // loads are streaming: their data leaves the caches first
+  // Unaligned vectors hold every apart-th value of memory, and skip what lies between. The values
+  // lie along the reduced dimension on path kRows, and along the kept one on path kColumns.
+  int64_t apart = 1;
 
   // There are inner_units units along the innermost reduced dimension, and outer_units positions
   // along the others.
@@ -54,6 +57,10 @@ struct Config {
   int64_t column_tiles = 1;  // kColumns: blocks side by side along a row
   // kColumns: so many rows of columns are read as one row of whole vectors (README.md draws it).
   int fold = 1;
+  // kColumns: all unaligned vectors of a thread begin at the same offset in an aligned one, and the
+  // thread reads that. Blocks side by side share `overlap` vectors.
+  bool shifted = false;
+  int overlap = 0;
   bool packed_out = false;  // neighbouring outputs of a thread are an aligned vector in memory
   int64_t tile_pieces = 1;  // kTile: pieces of a block
   int64_t span = 1;         // kTile: values from the first to the last of a piece
@@ -88,6 +95,17 @@ struct Chooser {
     return types.native && values > 1 && layout.count > 0 && layout.dims[0].in_stride == 1;
   }
 
+  // How far apart the values of the innermost dimension lie, if vectors that hold at least two of
+  // them are read together with the gaps. Otherwise 1.
+  int64_t gaps_of_vecs() const {
+    if (!types.native || layout.count == 0) return 1;
+    const int64_t apart = layout.dims[0].in_stride;
+    const bool several = apart >= 2 && 2 * apart <= values;
+    return several && spread(layout.dims[0], apart) <= kMaxIndex32 ? apart : 1;
+  }
+
+  static int64_t spread(const Dim& dim, int64_t apart) { return (dim.size - 1) * apart + 1; }
+
   // Whether vectors are aligned at every index of the dimensions from `skip` on.
   bool vecs_are_aligned(int skip) const {
     if (!starts_aligned()) return false;
@@ -114,18 +132,35 @@ struct Chooser {
     return config.vecs ? kVecUnroll : values_in_flight(types.native, item);
   }
 
-  // Splits each output over as many blocks as it takes to fill the device.
-  void split(int blocks_per_sm) {
+  // Whether so many blocks keep the device busy to the end. Half as many as SMs hold at once are
+  // enough. More run in waves, and the last wave should be nearly full.
+  bool fills(int64_t blocks) const {
+    const int64_t wave = int64_t{device.sms} * kBlocks;
+    if (blocks <= wave) return 2 * blocks >= wave;
+    return static_cast<double>(blocks) >=
+           tuning.least_fill * static_cast<double>(ceil_div(blocks, wave) * wave);
+  }
+
+  // Splits each output over as many blocks as it takes to fill the device. With `in_waves`, outputs
+  // of many groups are split further if that keeps it busy to the end.
+  void split(int blocks_per_sm, bool in_waves = false) {
     const int64_t wanted = int64_t{device.sms} * blocks_per_sm;
     const int64_t groups = ceil_div<int64_t>(config.units(), int64_t{config.y} * units_in_flight());
     if (groups <= tuning.unsplit_groups) return;
-    const int64_t most = std::min(wanted / config.tiles, groups);
+    int64_t most = std::min(std::max<int64_t>(wanted / config.tiles, 1), groups);
+    if (in_waves && !fills(config.tiles * most)) {
+      int64_t more = most + 1;
+      const int64_t last = groups / tuning.wave_groups;
+      while (more <= last && !fills(config.tiles * more)) ++more;
+      if (more <= last) most = more;
+    }
     if (most > 1) config.splits = static_cast<int>(ceil_div(groups, ceil_div(groups, most)));
   }
 
   // Whether an input of this size is read faster with streaming loads.
   bool reads_once() const {
-    const int64_t bytes = layout.outputs * config.outer_units * layout.reduced[0].size * item;
+    const int64_t bytes =
+        layout.outputs * config.outer_units * layout.reduced[0].size * config.apart * item;
     return bytes >= tuning.once_from && bytes < tuning.once_below;
   }
 
@@ -175,7 +210,7 @@ struct Chooser {
   // with all values of some outputs. A piece has at most `most` bytes, no more gaps than values,
   // and threads that are side by side find their values in enough banks of shared memory.
   bool has_pieces(int64_t most) const {
-    if (!vecs_are_possible() || layout.count < 2) return false;
+    if (!types.native || values == 1 || layout.count < 2) return false;
     const Dim& outer = layout.dims[layout.count - 1];
     if (outer.reduced || outer.in_stride * item > most) return false;
     int64_t inside = 1;
@@ -226,33 +261,56 @@ struct Chooser {
     config.shared_bytes = static_cast<size_t>(config.tile_pieces * piece_bytes + kAccessBytes);
   }
 
+  // The sides of a block of columns that are at most `most` vectors wide.
+  void set_sides(int64_t groups, int64_t most, int overlap) {
+    const int64_t width = config.column_vecs;
+    int64_t own = width;
+    if (config.fold == 1 && width + overlap > most) {
+      const int64_t fits = kThreads / std::min<int64_t>(groups, kThreads / most) - overlap;
+      own = ceil_div(width, ceil_div(width, fits));
+    }
+    config.overlap = overlap;
+    config.x = static_cast<int>(own) + overlap;
+    config.y = static_cast<int>(std::min<int64_t>(groups, kThreads / config.x));
+  }
+
   void plan_columns() {
     const int64_t outer = layout.outputs / layout.kept[0].size;
     const int64_t groups = ceil_div<int64_t>(config.units(), units_in_flight());
-    const int64_t width = config.column_vecs;
     const int64_t wide = !config.vecs                            ? tuning.wide_values
                          : config.units() <= tuning.short_column ? tuning.wide_short
                                                                  : tuning.wide;
-    if (config.fold == 1 && width > wide) {
-      const int64_t most = kThreads / std::min<int64_t>(groups, kThreads / wide);
-      config.x = static_cast<int>(ceil_div(width, ceil_div(width, most)));
-    } else {
-      config.x = static_cast<int>(width);
+    set_sides(groups, wide, 0);
+    const int64_t pitch = layout.reduced[0].in_stride;
+    if (config.unaligned && config.fold == 1 && config.outer_units == 1 && pitch >= values) {
+      // So many rows on, columns begin at the same offset in a vector again.
+      const int64_t rows = values / std::gcd(pitch, int64_t{values});
+      if (config.units() >= 2 * rows) {
+        set_sides(std::max(groups, rows), std::min(wide, kThreads / rows),
+                  vecs_are_aligned(1) ? 0 : 1);
+        config.shifted = config.y >= rows;
+        config.y -= static_cast<int>(config.y % rows);
+      }
+      if (!config.shifted) set_sides(groups, wide, 0);
     }
-    config.y = static_cast<int>(std::min<int64_t>(groups, kThreads / config.x));
     config.z = static_cast<int>(std::min<int64_t>(outer, kThreads / (config.x * config.y)));
-    config.column_tiles = ceil_div<int64_t>(width, config.x);
+    config.column_tiles = ceil_div<int64_t>(config.column_vecs, config.x - config.overlap);
     config.tiles = config.column_tiles * ceil_div<int64_t>(outer, config.z);
-    if (config.z == 1) split(tuning.column_blocks);
+    if (config.z == 1) split(tuning.column_blocks, /*in_waves=*/true);
     config.shared_bytes = accumulator_bytes() * config.threads() * (config.vecs ? values : 1);
   }
 
   // Chooses a path for a reduced innermost dimension.
   void plan_inner_reduced() {
-    const int64_t row = layout.reduced[0].size;
-    config.inner_units = row;
-    const bool can_vec = vecs_are_possible();
-    const bool whole_vecs = vecs_are_aligned(1) && row % values == 0;
+    // Gaps lie at the same positions of all vectors of an output.
+    int64_t apart = gaps_of_vecs();
+    for (int d = 0; d < layout.num_reduced; ++d) {
+      if (values % apart != 0 || layout.reduced[d].in_stride % apart != 0) apart = 1;
+    }
+    const int64_t row = spread(layout.reduced[0], apart);
+    config.inner_units = layout.reduced[0].size;
+    const bool can_vec = vecs_are_possible() || apart > 1;
+    const bool whole_vecs = vecs_are_aligned(1) && row % values == 0 && apart == 1;
     const bool back_to_back = layout.num_kept == 1 && layout.num_reduced == 1 &&
                               layout.kept[0].in_stride == row && starts_aligned();
     if (can_vec && whole_vecs && config.outer_units == 1 && row / values <= tuning.short_row_vecs) {
@@ -266,7 +324,7 @@ struct Chooser {
       plan_rows_in_vecs();
       return;
     }
-    config.vecs = can_vec && (whole_vecs || row >= 2 * values);
+    config.vecs = can_vec && (whole_vecs || row >= (apart > 1 ? kWarp : 2) * values);
     // A piece of one row, or of several that are too short for vectors.
     const bool one_row = layout.num_kept == 1 && layout.num_reduced == 1;
     if (!whole_vecs && (one_row || !config.vecs) &&
@@ -276,7 +334,10 @@ struct Chooser {
       return;
     }
     config.unaligned = config.vecs && !whole_vecs;
-    if (config.vecs) config.inner_units = row / values;
+    if (config.vecs) {
+      config.inner_units = row / values;
+      config.apart = apart;
+    }
     config.read_once = reads_once();
     const bool can_be_line =
         config.vecs && whole_vecs && config.outer_units == 1 && layout.num_kept <= 1;
@@ -319,11 +380,14 @@ struct Chooser {
       config.column_vecs = columns / common;
       config.inner_units = layout.reduced[0].size / config.fold;
       config.unaligned = !vecs_are_aligned(2);
-    } else if (can_vec && columns >= values) {
+    } else if (const int64_t apart = gaps_of_vecs();
+               (can_vec || apart > 1) && spread(layout.kept[0], apart) >= values) {
       config.vecs = config.unaligned = true;
-      config.column_vecs = ceil_div<int64_t>(columns, values);
+      config.apart = apart;
+      config.column_vecs = ceil_div<int64_t>(spread(layout.kept[0], apart), values);
     }
-    config.packed_out = config.vecs && config.fold == 1 && has_packed_out(values);
+    config.packed_out =
+        config.vecs && config.fold == 1 && config.apart == 1 && has_packed_out(values);
     config.read_once = config.vecs && reads_once() &&
                        !(config.unaligned && config.units() <= tuning.unaligned_once_above);
     plan_columns();

@@ -14,9 +14,9 @@ namespace gpuopt::reduce {
 // A kernel and its arguments. Pointers to the workspace are set when it is launched.
 struct Launch {
   Path path = Path::kRows;
-  bool vecs = false, unaligned = false;  // as in Config
-  bool one_row = true;                   // the units of an output lie in one row
-  bool to_workspace = false;             // reads or writes partial results
+  bool vecs = false, unaligned = false, shifted = false;  // as in Config
+  bool one_row = true;                                    // the units of an output lie in one row
+  bool to_workspace = false;                              // reads or writes partial results
   uint32_t first_slot = 0;
   uint32_t slots = 0;  // kFinish: partial results of an output
   LaunchShape shape;
@@ -56,11 +56,9 @@ inline Args make_args(const Problem& problem, const Layout& layout, const Config
   const auto item = static_cast<int64_t>(size_of(problem.in_dtype));
   Args args;
   args.in = problem.in;
-  int64_t reach = 1;
   for (int d = 0; d < layout.count; ++d) {
-    reach += (layout.dims[d].size - 1) * layout.dims[d].in_stride;
+    args.reach += (layout.dims[d].size - 1) * layout.dims[d].in_stride;
   }
-  args.in_end = moved(static_cast<const char*>(problem.in), reach, problem.in_dtype);
   args.out = problem.out;
   args.in_dtype = problem.in_dtype;
   args.out_dtype = problem.dtype;
@@ -79,12 +77,14 @@ inline Args make_args(const Problem& problem, const Layout& layout, const Config
   args.read_once = config.read_once;
   args.row_size = layout.reduced[0].size;
   args.inner_stride = layout.reduced[0].in_stride;
+  args.apart = static_cast<uint32_t>(config.apart);
   if (config.path == Path::kColumns) {
     args.column_tiles = clamped(config.column_tiles);
     args.column_vecs = static_cast<uint32_t>(config.column_vecs);
     args.columns = static_cast<uint32_t>(layout.kept[0].size);
     args.outer_outputs = args.outputs / args.columns;
     args.fold = static_cast<uint32_t>(config.fold);
+    args.overlap = static_cast<uint32_t>(config.overlap);
     args.inner_stride *= config.fold;
   } else if (config.path == Path::kTile) {
     const Dim& outer = layout.dims[layout.count - 1];
@@ -93,6 +93,7 @@ inline Args make_args(const Problem& problem, const Layout& layout, const Config
     args.pitch = static_cast<uint32_t>(outer.in_stride);
     args.span = static_cast<uint32_t>(config.span);
   } else if (config.vecs) {
+    args.row_size = (args.row_size - 1) * config.apart + 1;
     args.inner_stride = kAccessBytes / item;
   }
   return args;
@@ -116,6 +117,7 @@ inline Launch make_launch(const Problem& problem, const Layout& layout, const Co
   launch.path = config.path;
   launch.vecs = config.vecs;
   launch.unaligned = config.unaligned;
+  launch.shifted = config.shifted;
   launch.one_row = config.outer_units == 1;
   launch.shape.blocks = static_cast<unsigned>(config.blocks());
   launch.shape.threads = static_cast<unsigned>(config.threads());
@@ -272,6 +274,8 @@ void describe(const Args& args, F&& f) {
   f("column_vecs", args.column_vecs);
   f("columns", args.columns);
   f("fold", args.fold);
+  f("apart", args.apart);
+  f("overlap", args.overlap);
   f("piece_outputs", args.piece_outputs.divisor);
   f("tile_pieces", args.tile_pieces);
   f("pitch", args.pitch);
@@ -294,6 +298,7 @@ void describe(const Launch& launch, F&& f) {
   f("path", path_name(launch.path));
   f("vecs", launch.vecs);
   f("unaligned", launch.unaligned);
+  f("shifted", launch.shifted);
   f("to_workspace", launch.to_workspace);
   f("first_slot", launch.first_slot);
   f("slots", launch.slots);

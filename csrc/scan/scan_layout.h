@@ -213,7 +213,7 @@ inline void plan_unit_columns(Layout& layout, const Problem& problem, const Kern
 }
 
 // Units are single values, and a block copies tiles together. A tile is wide enough along the
-// columns for whole sectors, and wider if its columns are short.
+// columns for whole sectors, unless they lie across memory, and wider if its columns are short.
 inline void plan_shared_columns(Layout& layout, const Problem& problem, const Kernels& kernels,
                                 const Tuning& tuning) {
   layout.shared_tiles = true;
@@ -222,14 +222,21 @@ inline void plan_shared_columns(Layout& layout, const Problem& problem, const Ke
   // Rows of a thread are no more than needed, in vectors. Threads have whole columns if these are
   // short.
   const int64_t needed = ceil_div<int64_t>(length, 16) * 16;
-  const bool is_whole = layout.second_column.size == 1 && needed * bytes <= kWholeBytes;
-  const auto units = static_cast<int>(is_whole ? needed : std::min(needed, kTileBytes / bytes));
+  // Few columns are shared among more threads.
+  const int64_t columns = layout.rows * layout.column.size * layout.second_column.size;
+  const bool few = columns < tuning.wide_blocks * kWarp && length > kWarp;
+  const bool is_whole = layout.second_column.size == 1 && needed * bytes <= kWholeBytes && !few;
+  const int64_t some = std::min<int64_t>(kTileBytes / bytes, few ? kFewColumnsRows : kTileBytes);
+  const auto units = static_cast<int>(is_whole ? needed : std::min(needed, some));
   if (layout.second_column.size > 1) {
     // Both sides of a tile are a sector at least.
     layout.widths[0] = layout.widths[1] = kernels.value_bytes <= 4 ? kTileSide : kTileSide / 2;
   } else {
     const int64_t high = pow2_ceil(std::min<int64_t>(ceil_div<int64_t>(length, units), kThreads));
-    const int least = std::max(kTileRowBytes / kernels.value_bytes, kLeastColumns);
+    const bool across = all_tensors(problem, problem.scanned,
+                                    [&](int k) { return problem.scanned.stride(k) == 1; });
+    const int least =
+        across ? kLeastColumns : std::max(kTileRowBytes / kernels.value_bytes, kLeastColumns);
     int64_t& width = layout.column_tiles;
     width =
         std::min<int64_t>(std::max<int64_t>(kThreads / high, least), pow2_ceil(layout.column.size));

@@ -15,12 +15,14 @@ constexpr int kColumnRows = 8;            // rows of a column that a thread has 
 
 // Tiles of columns that a block copies together: the bytes of a thread, and the most of a thread
 // that has whole columns, the fewest bytes of a row of a tile (two sectors), the side of a tile
-// that is transposed, and the fewest columns.
+// that is transposed, and the fewest columns. If there are few columns, a thread has so many rows
+// at most: (248, 84) of bf16 took 7.6 us with 84 rows in each of 248 threads (H200).
 constexpr int64_t kTileBytes = 64;
 constexpr int64_t kWholeBytes = 192;
 constexpr int kTileRowBytes = 64;
 constexpr int kTileSide = 16;
 constexpr int kLeastColumns = 4;
+constexpr int kFewColumnsRows = 16;
 
 // A row of at most 8 tiles is scanned by one cluster of blocks, which needs no records, if all
 // blocks run at once. On an H100, in us, with and without (2026-11-26): f32, 2^14 3.26, 3.80;

@@ -112,13 +112,14 @@ inline bool plan_windows(const Problem& problem, const Windows& windows, const D
   const int64_t threads = int64_t{2} * 2048 * device.sms;
   const int64_t plane_units = problem.height.in * choice.row_units;
   // Finding the windows is most of the work of a thread with one value, so more images per thread
-  // cost it little. Images that it loads together cost no time at all, so few threads are enough.
+  // cost it little. Images that it loads together cost no time at all, so few threads are enough,
+  // even if there are fewer images than that.
   const bool one_value = layout.unit_bytes == static_cast<int>(size_of(problem.dtype));
   const int at_once = images_at_once(layout.unit_bytes, choice.most);
   const auto threads_of = [&](int64_t images) {
     return plane_units * ceil_div<int64_t>(layout.images, images);
   };
-  if (one_value && at_once <= layout.images && threads_of(at_once) >= 256 * device.sms) {
+  if (one_value && layout.images > 1 && threads_of(at_once) >= 256 * device.sms) {
     choice.images_per_thread = at_once;
   }
   const int64_t most_images = one_value ? kMostImages : 2 * at_once;

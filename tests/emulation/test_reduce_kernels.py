@@ -117,7 +117,7 @@ def problems(draw):
     if op == "mean" and dtype.category < FLOAT or op == "sum" and draw(st.integers(0, 2)) == 0:
         fits = [t for t in TYPES if t.category >= max(source.category, FLOAT if op == "mean" else BOOL)]
         dtype = draw(st.sampled_from(fits))
-    strides, step = [0] * rank, 1
+    strides, step = [0] * rank, draw(st.sampled_from([1, 1, 1, 2, 3, 4]))
     order = draw(st.permutations(range(rank))) if draw(st.booleans()) else range(rank)
     for d in order:
         strides[d] = step
@@ -160,6 +160,14 @@ def test_any_problem(kernels):
         ([3, 901, 4, 5], [1, 3, 2703, 2703 * 4], [0, 1, 0, 1], COLUMNS, None),  # folded, outer reduced rows
         ([5, 301, 7], [1, 5, 1505], [0, 1, 1], COLUMNS, None),
         ([1027, 40], [1, 1027], [0, 1], COLUMNS, None),  # columns begin at any offset in a vector
+        ([700, 900], [1, 701], [0, 1], COLUMNS, None),  # several blocks side by side, rows at every offset in a vector
+        ([301, 40, 3], [1, 302, 12091], [0, 1, 0], COLUMNS, None),
+        ([350, 130], [2, 700], [0, 1], COLUMNS, None),  # every other value of aligned rows
+        ([350, 130], [2, 699], [0, 1], COLUMNS, None),
+        ([350, 5], [2, 701], [0, 1], COLUMNS, None),
+        ([3001, 7], [2, 6001], [1, 0], ROWS, None),
+        ([300, 5, 6], [2, 601, 3010], [1, 0, 1], ROWS, None),  # several such rows per output
+        ([41, 700], [2, 82], [1, 0], TILE, None),
         ([33, 5000], [1, 33], [1, 0], TILE, False),
         ([12, 5001], [1, 15], [1, 0], TILE, False),  # a slice of rows
         ([2, 9, 3001], [1, 2, 18], [0, 1, 0], TILE, False),

@@ -344,6 +344,15 @@ def test_images_at_uneven_distances(kernels, memory):
         ((11, 3, 40, 41), (110, 90), F32, False, TILES, {"most": 3, "row_rounds": SEVERAL}),
         ((11, 3, 20, 41), (30, 160), F16, False, TILES, {"most": 4}),
         ((11, 3, 40, 41), (40, 41), F32, False, WINDOWS, {"most": 1}),
+        (
+            (2, 1, 160, 157),
+            (41, 60),
+            F32,
+            False,
+            WINDOWS,
+            {"most": 1, "images_per_thread": SEVERAL},
+        ),  # fewer than at once
+        ((3, 1, 160, 157), (41, 190), F16, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
         ((5, 8, 40, 41), (60, 61), F32, NHWC, WINDOWS, {"most": 2, "unit_bytes": 16}),
         ((5, 8, 40, 41), (60, 61), U8, NHWC, WINDOWS, {"most": 2, "unit_bytes": 1}),
         ((1, 8, 2, 3), (100, 70), F32, NHWC, PIXELS, {"unit_bytes": 16, "splits": 32}),

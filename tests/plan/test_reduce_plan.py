@@ -128,7 +128,9 @@ def check(problem: Problem, plan: dict, limit: int = LIMIT) -> None:
 def reduced_by(launch: dict, problem: Problem) -> int:
     if launch["path"] == "line":
         return launch["units"] * (16 // ITEM[problem.dtype])
-    return launch["outer_units"] * launch["row_size"]
+    apart = launch["apart"] if launch["path"] == "rows" else 1
+    assert (launch["row_size"] - 1) % apart == 0
+    return launch["outer_units"] * ((launch["row_size"] - 1) // apart + 1)
 
 
 def check_launch(problem: Problem, launch: dict, limit: int) -> None:
@@ -157,17 +159,26 @@ def check_launch(problem: Problem, launch: dict, limit: int) -> None:
 
     if path == "columns":
         columns, fold, column_vecs = launch["columns"], launch["fold"], launch["column_vecs"]
-        assert covers(launch["column_tiles"], x, column_vecs) and tiles % launch["column_tiles"] == 0
+        apart, overlap = launch["apart"], launch["overlap"]
+        assert apart == 1 or apart == launch["kept"]["in_strides"][0] <= values // 2 and launch["unaligned"]
+        assert overlap == 0 or launch["shifted"]
+        assert covers(launch["column_tiles"], x - overlap, column_vecs) and tiles % launch["column_tiles"] == 0
         assert covers(tiles // launch["column_tiles"], z, outputs // columns)
         assert shared >= x * y * z * (values if vecs else 1) * ACCUMULATOR[problem.out_dtype]
         if fold > 1:  # whole vectors, wherever columns begin in them
             assert column_vecs * values == fold * columns and launch["column_tiles"] == 1
             assert inner_units == row // fold >= 1
         else:
-            assert covers(column_vecs, values if vecs else 1, columns)
-            assert inner_units == row and (columns >= values or not vecs)
+            spread = (columns - 1) * apart + 1  # of the values of a row, with the gaps between them
+            assert covers(column_vecs, values if vecs else 1, spread)
+            assert inner_units == row and (spread >= values or not vecs)
             if aligned:
                 assert columns % values == 0
+            if launch["shifted"]:  # the rows of a thread begin at one offset in a vector, and a block holds any offset
+                (stride,) = launch["reduced"]["in_strides"]
+                assert launch["unaligned"] and y * stride % values == 0 and stride >= values
+                starts = [launch["in"] // item, stride, *launch["kept"]["in_strides"][1:]]
+                assert overlap == 1 or all(start % values == 0 for start in starts)
         return
     assert x == 1 and y & (y - 1) == 0
     if path == "rows_in_vecs":
@@ -190,6 +201,10 @@ def check_launch(problem: Problem, launch: dict, limit: int) -> None:
         assert path == "rows" and covers(tiles, z, outputs) and inner_units == (row // values if vecs else row)
         if aligned:
             assert row % values == 0
+        apart = launch["apart"]
+        if apart > 1:  # the gaps lie at the same positions of all vectors
+            assert values % apart == 0 and launch["unaligned"]
+            assert all(stride % apart == 0 for stride in launch["reduced"]["in_strides"])
 
 
 SIZES = [
@@ -233,7 +248,7 @@ def problems(draw, sizes=SIZES, most_dims=7, most_values=2**36):
             [draw(st.sampled_from([1, 2, 4, 7, 8, 16, 33, 64])), draw(st.integers(1, 2**17))],
             [True, False],
         )
-    strides, step = [0] * len(shape), 1 if dense else draw(st.sampled_from([1, 1, 1, 2]))
+    strides, step = [0] * len(shape), 1 if dense or draw(st.integers(0, 3)) > 0 else draw(st.sampled_from([2, 3, 4]))
     order = range(len(shape)) if dense or draw(st.booleans()) else draw(st.permutations(range(len(shape))))
     for d in order:
         strides[d] = step
@@ -260,13 +275,13 @@ def test_any_launch_is_valid(planner):
         plan = problem.plan(planner, sms)
         check(problem, plan)
         for launch in plan["launches"]:
-            taken.add(
-                (launch["path"], launch["vecs"], launch["unaligned"], launch.get("fold", 1) > 1, launch["to_workspace"])
-            )
+            kind = [launch[key] for key in ("path", "vecs", "unaligned", "shifted", "to_workspace")]
+            taken.add((*kind, launch.get("fold", 1) > 1, launch.get("apart", 1) > 1))
 
     check_one()
     paths = {"rows", "line", "short_rows", "rows_in_vecs", "tile", "columns", "finish"}
-    assert {path for path, *_ in taken} == paths and len(taken) >= 17
+    assert {path for path, *_ in taken} == paths and len(taken) >= 22
+    assert {(path, shifted) for path, _, _, shifted, _, _, apart in taken if apart} >= {("columns", False)}
 
 
 @seeded(150)
@@ -326,11 +341,31 @@ def test_sizes_that_are_zero_in_32_bits(planner, shape, reduced):
         ([3, 10**7], [1, 3], [0, 1], FLOAT32, "columns"),
         ([3136, 256, 64], [1, 3136, 3136 * 256], [1, 0, 1], FLOAT32, "rows"),
         ([1024, 4096, 16], [1, 1024, 2**22], [0, 1, 0], FLOAT32, "columns"),
+        ([1327059, 9], [2, 2654118], [0, 1], FLOAT16, "columns"),  # every other value
+        ([68111, 52], [2, 136222], [1, 0], FLOAT16, "rows"),
     ],
 )
 def test_common_shapes_take_their_paths_in_vecs(planner, sizes, strides, reduced, dtype, path):
     launch = Problem(sizes, strides, reduced, dtype).plan(planner)["launches"][0]
     assert launch["path"] == path and (launch["vecs"] or path in ("rows_in_vecs", "tile"))
+
+
+@pytest.mark.parametrize("dtype", [FLOAT16, FLOAT32], ids=str)
+@pytest.mark.parametrize("apart, pitch, overlap", [(1, 25675, 1), (2, 25675, 1), (2, 25680, 0)])
+def test_long_columns_at_any_offset_are_read_in_aligned_vectors(planner, dtype, apart, pitch, overlap):
+    problem = Problem([25674 // apart, 6160], [apart, pitch], [0, 1], dtype)
+    launch = problem.plan(planner)["launches"][0]
+    assert launch["shifted"] and (launch["apart"], launch["overlap"]) == (apart, overlap)
+
+
+@pytest.mark.parametrize("pitch", [0, 1])
+def test_blocks_of_long_columns_fill_the_device(planner, pitch):
+    """An SM holds four blocks. At least half as many run, and of several waves the last one is nearly full."""
+    wave = 132 * 4
+    for columns in range(4000, 300_000, 1236):
+        problem = Problem([columns, 6000], [1, columns + pitch], [0, 1], FLOAT32)
+        blocks = problem.plan(planner)["launches"][0]["blocks"]
+        assert blocks >= (0.5 if blocks <= wave else 0.84) * wave * -(-blocks // wave)
 
 
 @pytest.mark.parametrize(

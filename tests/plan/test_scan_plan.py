@@ -271,6 +271,15 @@ def test_blocks_copy_tiles_together(planner, sizes, dtypes, order, shared):
     assert plan["shared_tiles"] == shared and plan["path"] in (COLUMNS, SPLIT_COLUMNS)
 
 
+@pytest.mark.parametrize("rows, x, units", [(248, 4, 16), (10**6, 256, 96)])
+def test_short_rows_that_no_vectors_fit(planner, rows, x, units):
+    """Few rows are shared among many blocks and threads. Otherwise a thread has a whole row."""
+    problem = Problem([84, rows], [1, 84], 0, (FLOAT16, FLOAT16), offsets=(1, 0))
+    (plan,) = plans(planner, problem.given())
+    check(problem, plan)
+    assert (plan["shared_tiles"], plan["x"], plan["units"]) == (True, x, units)
+
+
 def test_columns_that_are_innermost_in_the_input_alone(planner):
     """Channels-last images along their last dimension. The result is contiguous, so single values would lie far apart in it."""
     channels, side, images = 64, 96, 60

@@ -179,7 +179,8 @@ __device__ __forceinline__ typename Op::Value combine_lanes(const Op& op, typena
 // How a unit of kValues neighbouring values is read.
 enum class Read {
   kAligned,    // the address is a multiple of the unit's size
-  kUnaligned,  // a 16-byte vector at any address, which takes two aligned loads
+  kUnaligned,  // a 16-byte vector at any address: one aligned load, or two
+  kShifted,    // an aligned vector. It is left out if it begins before the input or ends after it
 };
 
 // Loads up to kUnroll units, where valid[u] is set, and combines them element by element in pairs.
@@ -234,8 +235,8 @@ __device__ __forceinline__ void load_units(const Op& op, const Args& args,
         const auto address = reinterpret_cast<uintptr_t>(in + offsets[u]);
         shifts[u] = static_cast<uint32_t>(address % kAccessBytes);
         blocks[u] = address - shifts[u];
-        inside = inside && (!valid[u] || blocks[u] + 2 * kAccessBytes <=
-                                             reinterpret_cast<uintptr_t>(args.in_end));
+        const uintptr_t end = blocks[u] + (shifts[u] == 0 ? 1 : 2) * kAccessBytes;
+        inside = inside && (!valid[u] || end <= reinterpret_cast<uintptr_t>(in + args.reach));
       }
       if (inside) {
         uint4 low[kUnroll], high[kUnroll];
@@ -243,7 +244,7 @@ __device__ __forceinline__ void load_units(const Op& op, const Args& args,
         for (int u = 0; u < kUnroll; ++u) {
           const auto* block = reinterpret_cast<const uint4*>(blocks[u]);
           low[u] = load_16_bytes(block, valid[u], args.read_once);
-          high[u] = load_16_bytes(block + 1, valid[u], args.read_once);
+          high[u] = load_16_bytes(block + 1, valid[u] && shifts[u] != 0, args.read_once);
         }
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) vecs[u] = shift_vecs<In>(low[u], high[u], shifts[u]);
@@ -280,6 +281,9 @@ __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t
                                          uint32_t split, Consume&& consume) {
   const int64_t group = int64_t{kUnroll} * lanes;
   const int64_t step = lanes * args.inner_stride;
+  const auto inside = [&](int64_t offset) {
+    return kRead != Read::kShifted || (offset >= 0 && offset + kValues <= args.reach);
+  };
   int64_t offsets[kUnroll];
   bool valid[kUnroll];
   int64_t begin = split * group;
@@ -288,7 +292,7 @@ __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       offsets[u] = first + u * step;
-      valid[u] = true;
+      valid[u] = inside(offsets[u]);
     }
     load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume);
   }
@@ -297,7 +301,7 @@ __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     offsets[u] = first + u * step;
-    valid[u] = begin + lane + u * int64_t{lanes} < units;
+    valid[u] = begin + lane + u * int64_t{lanes} < units && inside(offsets[u]);
   }
   load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume);
 }

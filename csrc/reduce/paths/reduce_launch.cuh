@@ -51,6 +51,7 @@ cudaError_t launch_vecs(const Launch& launch, int64_t row, Start&& start) {
     return one_row ? start(rows_kernel<Op, In, Mid, kValues, false, true>)
                    : start(rows_kernel<Op, In, Mid, kValues, false, false>);
   }
+  if (launch.shifted) return start(columns_kernel<Op, In, Mid, kValues, Read::kShifted, true>);
   if (launch.unaligned) {
     return one_row ? start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, true>)
                    : start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, false>);
@@ -85,6 +86,11 @@ cudaError_t launch_one(const Op& op, const Launch& launch, void* workspace, cuda
   }
   if constexpr (kNative) {
     if (launch.reads_vecs()) return launch_vecs<Op, In, Mid>(launch, args.row_size, start);
+    if (launch.one_row) {
+      return launch.path == Path::kRows
+                 ? start(rows_kernel<Op, In, Mid, 1, false, true>)
+                 : start(columns_kernel<Op, In, Mid, 1, Read::kAligned, true>);
+    }
   }
   return launch.path == Path::kRows ? start(rows_kernel<Op, In, Mid, 1, false, false>)
                                     : start(columns_kernel<Op, In, Mid, 1, Read::kAligned, false>);

@@ -29,11 +29,10 @@ __device__ __forceinline__ typename Op::Value combine_edges(const Op& op, const 
     const In* row = static_cast<const In*>(args.in) + base + in_offset(args.reduced, 1, outer);
     const uint32_t head = head_of(row);
     const auto tail = static_cast<uint32_t>((args.row_size - head) % kValues);
-    if (position < kValues) {
-      if (position < head) value = op.combine(value, convert<V>(row[position]));
-    } else if (position - kValues < tail) {
-      value = op.combine(value, convert<V>(row[args.row_size - tail + (position - kValues)]));
-    }
+    const bool in_head = position < kValues;
+    if (in_head ? position >= head : position - kValues >= tail) continue;
+    const int64_t i = in_head ? position : args.row_size - tail + (position - kValues);
+    if ((i & (args.apart - 1)) == 0) value = op.combine(value, convert<V>(row[i]));
   }
   return value;
 }
@@ -111,7 +110,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
 
 // Path kRows. A block has z outputs, and y threads (a power of two) run along the units of each.
 // With kRagged, rows begin and end at any address: their units are the aligned vectors, and the
-// values at both ends are read one by one. With kOneRow, the units of an output lie in one row.
+// values at both ends are read one by one. If values lie apart, a power of two, the gaps are read
+// and left out. With kOneRow, the units of an output lie in one row.
 template <typename Op, typename In, typename Mid, int kValues, bool kRagged, bool kOneRow>
 __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kValues>)
     rows_kernel(const Op op, const __grid_constant__ Args args) {
@@ -130,8 +130,16 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
   V value = op.identity();
   if (active) {
     const int64_t base = in_offset(args.kept, 0, output);
+    const uint32_t between = kRagged ? args.apart - 1 : 0;
+    // The value at index 0 of a vector lies so far behind one that counts.
+    const uint32_t phase = kRagged ? head_of(static_cast<const In*>(args.in) + base) : 0;
     const auto take = [&](const V* values) {
-      value = op.combine(value, combine_all<kValues>(op, values));
+      V own[kValues];
+#pragma unroll
+      for (int v = 0; v < kValues; ++v) {
+        own[v] = ((phase + v) & between) == 0 ? values[v] : op.identity();
+      }
+      value = op.combine(value, combine_all<kValues>(op, own));
     };
     if constexpr (kOneRow) {
       int64_t first = base, units = args.units;

@@ -177,8 +177,7 @@ struct SharedColumnTile {
           input_tile(args, 2) + position(args, args.tensors[2], input_box(args, 2, place), place);
       second_next = step(args, args.tensors[2]);
     }
-#pragma unroll 4
-    for (uint32_t r = 0; r < rows; ++r) {
+    const auto read = [&] {
       typename M::Raw raw;
       if constexpr (Op::kInputs == 2) {
         raw.first.values[0] = *from;
@@ -188,8 +187,22 @@ struct SharedColumnTile {
         raw.values[0] = *from;
       }
       from += next;
+      return raw;
+    };
+    const auto use_raw = [&](uint32_t r, const typename M::Raw& raw) {
       use(r, M::started(op, args, M::input(op, raw, 0), starts && r == 0, place.offsets.initial));
+    };
+    // Several are read before the first is used, because results are stored to shared memory, too.
+    constexpr uint32_t kAtOnce = sizeof(typename M::Raw) > 8 ? 2 : 4;
+    uint32_t r = 0;
+    for (; r + kAtOnce <= rows; r += kAtOnce) {
+      typename M::Raw raws[kAtOnce];
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) raws[i] = read();
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) use_raw(r + i, raws[i]);
     }
+    for (; r < rows; ++r) use_raw(r, read());
   }
 
   // Scans the thread's rows, and the rows of the other threads of its level. The lanes of the last

@@ -16,6 +16,25 @@ __device__ __forceinline__ Window copies_of(const Axis& axis, int32_t in) {
   return {first_copy_of(axis, in), first_copy_of(axis, in + 1)};
 }
 
+// Up to kMost copies of an input pixel, which has no more: which of the output pixels from the
+// first copy on are copies. at[i] is the last copy up to there, or a pixel of the image if there is
+// none. A test takes fewer instructions than first_copy_of() of the next input pixel.
+template <int kMost>
+struct Copies {
+  int32_t at[kMost];
+  bool valid[kMost];
+
+  __device__ __forceinline__ Copies(const Axis& axis, int32_t in) {
+    const int32_t first = first_copy_of(axis, in);
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      const int32_t out = first + i;
+      valid[i] = out < axis.out && source_of(axis, out) == in;
+      at[i] = i == 0 ? min(out, axis.out - 1) : valid[i] ? out : at[i - 1];
+    }
+  }
+};
+
 template <typename T>
 __device__ __forceinline__ const T* image_at(const BackwardArgs& args, uint32_t image) {
   image += args.first_image;

@@ -57,14 +57,14 @@ struct WindowLoads {
   int64_t offset;
   bool row_valid[kMost], column_valid[kMost];
 
-  __device__ WindowLoads(const BackwardArgs& args, const Position& own, Window rows,
-                         Window columns) {
-    offset = rows.begin * args.row_stride + columns.begin * args.pixel_stride +
+  __device__ WindowLoads(const BackwardArgs& args, const Position& own, const Copies<kMost>& rows,
+                         const Copies<kMost>& columns) {
+    offset = rows.at[0] * args.row_stride + columns.at[0] * args.pixel_stride +
              own.unit * args.unit_stride;
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
-      row_valid[i] = rows.end - rows.begin > i;
-      column_valid[i] = columns.end - columns.begin > i;
+      row_valid[i] = rows.valid[i];
+      column_valid[i] = columns.valid[i];
     }
   }
 
@@ -85,18 +85,16 @@ struct WindowLoads<T, 1, kMost, kOnce> {
   int32_t offsets[kMost][kMost];
   uint32_t rows_in[kMost], columns_in[kMost];
 
-  __device__ WindowLoads(const BackwardArgs& args, const Position& own, Window rows,
-                         Window columns) {
+  __device__ WindowLoads(const BackwardArgs& args, const Position& own, const Copies<kMost>& rows,
+                         const Copies<kMost>& columns) {
     int32_t row_offsets[kMost], column_offsets[kMost];
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
-      const int32_t y = max(min(rows.begin + i, rows.end - 1), 0);
-      const int32_t x = max(min(columns.begin + i, columns.end - 1), 0);
-      row_offsets[i] = y * static_cast<int32_t>(args.row_stride);
-      column_offsets[i] = x * static_cast<int32_t>(args.pixel_stride) +
+      row_offsets[i] = rows.at[i] * static_cast<int32_t>(args.row_stride);
+      column_offsets[i] = columns.at[i] * static_cast<int32_t>(args.pixel_stride) +
                           static_cast<int32_t>(own.unit * args.unit_stride);
-      rows_in[i] = rows.end - rows.begin > i ? 0xffffffffu : 0;
-      columns_in[i] = columns.end - columns.begin > i ? 0xffffffffu : 0;
+      rows_in[i] = rows.valid[i] ? 0xffffffffu : 0;
+      columns_in[i] = columns.valid[i] ? 0xffffffffu : 0;
     }
 #pragma unroll
     for (int y = 0; y < kMost; ++y) {
@@ -130,8 +128,8 @@ __global__ void __launch_bounds__(kBackwardThreads)
   uint32_t position = blockIdx.x * kBackwardThreads + threadIdx.x;
   if (position >= args.threads) return;
   const Position own = position_of(args, position);
-  const WindowLoads<T, kElements, kMost, kOnce> window(args, own, copies_of(args.height, own.y),
-                                                       copies_of(args.width, own.x));
+  const WindowLoads<T, kElements, kMost, kOnce> window(args, own, Copies<kMost>(args.height, own.y),
+                                                       Copies<kMost>(args.width, own.x));
   uint32_t image = own.image;
   grid_dependency_wait();
   do {
