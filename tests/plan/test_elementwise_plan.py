@@ -315,10 +315,10 @@ def test_known_layouts_take_the_path_made_for_them(planner):
 def test_small_transposed_operands_and_short_rows_are_read_value_by_value(planner):
     """With the real limits. Tiles have the shape of narrow problems."""
 
-    def plan(rows, columns, count=1, dtype=FLOAT32):
+    def plan(rows, columns, count=1, dtype=FLOAT32, gap=0):
         dense = [1, columns, rows * columns]
-        problem = Operands([columns, rows, count], [dense, dense, [rows, 1, rows * columns]], dtype=dtype)
-        return problem.plan(planner, real_limits=True)
+        turned = [rows + gap, 1, (rows + gap) * columns]
+        return Operands([columns, rows, count], [dense, dense, turned], dtype=dtype).plan(planner, real_limits=True)
 
     for dtype in (UINT8, FLOAT16, FLOAT32, FLOAT64):
         for problem in ((256, 256), (8, 1 << 15), (16, 16, 1 << 16), (1 << 20, 16), (32, 511, 1 << 10)):
@@ -329,6 +329,7 @@ def test_small_transposed_operands_and_short_rows_are_read_value_by_value(planne
             assert taken.path == "tiled"
             if not taken.packed:
                 check_value_tiles(taken.grid, columns, dtype)
+            assert plan(columns, 1 << 17, dtype=dtype, gap=5).path == "tiled"
 
 
 def check_value_tiles(grid, columns: int, dtype: int) -> None:
