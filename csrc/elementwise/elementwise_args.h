@@ -55,26 +55,37 @@ enum class Access : uint8_t {
   kConverted,  // mixed types, every vector aligned to its size (at most 16 bytes)
 };
 
-// A square tile in shared memory, for values of `item` bytes. Packed tiles are accessed in vectors,
-// others value by value.
+// A tile in shared memory, for values of `item` bytes. Packed tiles are square and accessed in
+// vectors. Others are accessed value by value. They have as many columns j as the problem, up to a
+// square, and the fewer they have, the more rows i.
 struct TileShape {
   int values;  // of a vector
-  int side;
+  int side_i, side_j;
   int pitch;  // from row to row
   int bytes;
 
-  constexpr TileShape(int item, bool packed)
+  constexpr TileShape(int item, bool packed, int64_t size_j)
       // Single bytes move in vectors of 8: unpacking 16 of them would need too many registers.
       : values(!packed     ? 1
                : item == 1 ? 8
                            : kAccessBytes / item),
-        side(item == 2 && packed ? 128
-             : item <= 4         ? 64
-                                 : 32),
-        pitch(side + (packed     ? 0
-                      : item < 4 ? 4 / item
-                                 : 1)),
-        bytes(side * pitch * item) {}
+        side_i(item == 2 && packed ? 128
+               : item <= 4         ? 64
+                                   : 32),
+        side_j(side_i),
+        pitch(side_i) {
+    if (!packed) {
+      side_j = size_j < side_j ? static_cast<int>(size_j) : side_j;
+      while (side_i * 2 <= kTileThreads && side_i * side_j * 2 <= tile_values(item)) side_i *= 2;
+      // A column is read without bank conflicts if rows are an odd number of words apart.
+      const int word = item < 4 ? 4 / item : 1;
+      pitch = ((side_j + word - 1) / word | 1) * word;
+    }
+    bytes = side_i * pitch * item;
+  }
+
+  // The most values of a tile that is accessed value by value.
+  static constexpr int tile_values(int item) { return item <= 4 ? 64 * 64 : 32 * 32; }
 };
 
 // Tiles are numbered in groups of kTileGroup along j. The blocks in flight then cover a square of
@@ -88,6 +99,10 @@ struct TileGrid {
   uint32_t last_group;  // the index of a plane's last group
   uint32_t turned;      // bit k: input k goes through shared memory
   uint32_t packed;      // bit k: input k is read along i in aligned vectors, else value by value
+  // Of tiles that are accessed value by value: the sides and the pitch of TileShape, and the rows
+  // that a block reads at a time.
+  FastDiv side_i, side_j, read_rows;
+  uint32_t pitch;
 };
 
 template <int kOperands, typename F>
@@ -115,6 +130,10 @@ void describe(const TileGrid& grid, F&& f) {
   f("last_group", grid.last_group);
   f("turned", grid.turned);
   f("packed", grid.packed);
+  f("side_i", grid.side_i);
+  f("side_j", grid.side_j);
+  f("read_rows", grid.read_rows);
+  f("pitch", grid.pitch);
 }
 
 // Rows that are split at 16-byte boundaries: the values [begin, end) of a row that lie in its

@@ -35,8 +35,8 @@ struct RowsPlan {
 };
 
 // All operands have one type, and some input is contiguous along another dimension than the output.
-// Square tiles of it are transposed through shared memory. Small or narrow problems of this kind
-// take the general path.
+// Tiles of it are transposed through shared memory. Small problems of this kind and short rows of
+// the output take the general path.
 template <int kInputs>
 struct TiledPlan {
   static constexpr const char* kName = "tiled";

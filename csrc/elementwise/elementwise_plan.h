@@ -19,10 +19,18 @@ struct Tuning {
   // fp32 takes 3.9 us in tiles, 2.0 us value by value (H100,
   // benchmarks/results/nvidia-h100-80gb-hbm3/general-path.jsonl, as the next two limits).
   int64_t small = 1 << 18;
-  // Planes with a shorter side leave most of a tile empty, which has 64 x 64 values, or 128 x 128
-  // of 2 bytes. x * y.t() with 8 columns takes twice the time of the general path in fp32 and 1.7
-  // to 3.8 times in bf16, whatever the number of rows.
+  // Shorter output rows leave most of a tile empty. The general path reads the transposed inputs of
+  // such rows from the L1 cache.
   int64_t tile_side = 64;
+  // Tiles of fewer columns than tile_side need this many values, and output rows of this size. A
+  // block of the general path has 512 values. In shorter rows it uses a sector of a transposed
+  // input for several of them, otherwise for one. In smaller problems, the L2 cache holds these
+  // sectors. Both limits are estimated. Dense x * y, with y a transposed (3209532,27) in bf16,
+  // takes 1138 us value by value (H200).
+  int64_t narrow_values = 1 << 19, narrow_rows = 512;
+  // Packed tiles have at least this part of their columns. Others are accessed value by value, and
+  // their shape follows the number of columns.
+  int64_t packed_parts = 2;
   // From this many values on, a thread of the general path handles four. Two give more threads to
   // small problems: 4 to 20 % less time.
   int64_t four_values = 1 << 19;
@@ -157,7 +165,7 @@ std::optional<Turned> find_turned(const Problem<kInputs>& problem, const Layout<
 
 template <int kInputs>
 Launch<kInputs> plan_tiles(const Problem<kInputs>& problem, const Layout<kInputs>& layout,
-                           const Turned& turned, const Device& device) {
+                           const Turned& turned, const Device& device, const Tuning& tuning) {
   // The kernel expects the second dimension of a tile at index 1.
   Dim<kInputs + 1> dims[kMaxDims];
   std::copy_n(layout.dims, layout.num_dims, dims);
@@ -166,11 +174,13 @@ Launch<kInputs> plan_tiles(const Problem<kInputs>& problem, const Layout<kInputs
   const int tiles = __builtin_popcount(turned.inputs);
   // Three transposed inputs of 2 bytes per element need 96 KiB, and sm_75 has 64 KiB. Tiles that
   // are accessed value by value are smaller.
-  const bool packed =
-      turned.packed_tiles && tiles * TileShape(item, true).bytes <= device.shared_bytes;
-  const TileShape tile(item, packed);
-  const int64_t tiles_i = ceil_div<int64_t>(dims[0].size, tile.side);
-  const int64_t tiles_j = ceil_div<int64_t>(dims[1].size, tile.side);
+  const int64_t size_j = dims[1].size;
+  const TileShape square(item, /*packed=*/true, size_j);
+  const bool packed = turned.packed_tiles && size_j * tuning.packed_parts >= square.side_j &&
+                      tiles * square.bytes <= device.shared_bytes;
+  const TileShape tile(item, packed, size_j);
+  const int64_t tiles_i = ceil_div<int64_t>(dims[0].size, tile.side_i);
+  const int64_t tiles_j = ceil_div<int64_t>(size_j, tile.side_j);
   const int64_t outer = layout.numel / (dims[0].size * dims[1].size);
   const int64_t width = std::min<int64_t>(kTileGroup, tiles_j);
   const int64_t last_group = (tiles_j - 1) / width;
@@ -180,7 +190,11 @@ Launch<kInputs> plan_tiles(const Problem<kInputs>& problem, const Layout<kInputs
                       divide_by(tiles_j - last_group * width),
                       static_cast<uint32_t>(last_group),
                       turned.inputs,
-                      turned.packed};
+                      turned.packed,
+                      divide_by(tile.side_i),
+                      divide_by(tile.side_j),
+                      divide_by(std::max(kTileThreads / tile.side_j, 1)),
+                      static_cast<uint32_t>(tile.pitch)};
   return {TiledPlan<kInputs>{strided_args(problem, layout, dims), grid, packed},
           {static_cast<unsigned>(tiles_i * tiles_j * outer), kTileThreads,
            static_cast<size_t>(tiles * tile.bytes), /*use_pdl=*/true}};
@@ -246,9 +260,13 @@ std::optional<Launch<kInputs>> plan_launch(const Problem<kInputs>& problem, Type
   }
   if (!layout.one_type || !every_path) return plan_general(problem, layout, tuning);
   if (const auto turned = find_turned(problem, layout)) {
-    const int64_t side = std::min(layout.dims[0].size, layout.dims[turned->dim].size);
-    if (small || side < tuning.tile_side) return plan_general(problem, layout, tuning);
-    return plan_tiles(problem, layout, *turned, device);
+    const int64_t size_i = layout.dims[0].size;
+    const bool narrow = layout.dims[turned->dim].size < tuning.tile_side;
+    if (small || size_i < tuning.tile_side ||
+        (narrow && (layout.numel < tuning.narrow_values || size_i < tuning.narrow_rows))) {
+      return plan_general(problem, layout, tuning);
+    }
+    return plan_tiles(problem, layout, *turned, device, tuning);
   }
   if (!is_packed(problem, layout, small)) return plan_general(problem, layout, tuning);
   if (!layout.linear[0] || !is_aligned(problem.operands[0].data, kAccessBytes)) {

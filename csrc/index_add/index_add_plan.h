@@ -36,10 +36,11 @@ inline Plan plan_part(Path path, const Problem& part, const Layout& layout, cons
     case Path::kLines:
       return {part.dtype, plan_lines(part, layout, device)};
     case Path::kAtomic:
-      if (aggregates(part, layout, tuning)) return {part.dtype, plan_tiles(part, layout, device)};
+      if (aggregates(part, layout, tuning))
+        return {part.dtype, plan_tiles(part, layout, device, tuning)};
       if (may_queue_up(part, layout, tuning)) return {part.dtype, plan_hot(part, layout, device)};
   }
-  return {part.dtype, plan_atomic(part, layout, device, values_per_access(part, layout))};
+  return {part.dtype, plan_atomic(part, layout, device, tuning, values_per_access(part, layout))};
 }
 
 // Calls f(plan) for each part of a problem, one after another. Stops at the first error of f.

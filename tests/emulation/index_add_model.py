@@ -16,7 +16,7 @@ FAST, DETERMINISTIC, ACCURATE = range(3)
 REAL = [t for t in TYPES if t.category != COMPLEX]
 LIMITS = {"sort_source_bytes": 24 << 20, "min_bin_values": 1 << 15, "launch_size": 1 << 30, "group_rows": 128}
 LIMITS |= {"position_bits": 30, "min_hot_values": 1 << 20, "max_tile_entries": 4096, "min_lines": 512}
-LIMITS |= {"min_tile_entries": 128, "sort_traffic": 118_000_000}
+LIMITS |= {"min_tile_entries": 128, "sort_traffic": 118_000_000, "min_block_sums": 128}
 
 
 def set_limits(index_add, **limits):

@@ -61,7 +61,7 @@ bool launch_guarded(Run& run, PoisonedWorkspace& workspace) {
 extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, int64_t launch_size,
                            int64_t group_rows, int position_bits, int64_t min_hot_values,
                            int64_t max_tile_entries, int64_t min_lines, int64_t min_tile_entries,
-                           int64_t sort_traffic) {
+                           int64_t sort_traffic, int64_t min_block_sums) {
   tuning.sort_source_bytes = static_cast<double>(sort_source_bytes);
   tuning.min_bin_values = min_bin_values;
   tuning.launch_size = launch_size;
@@ -72,6 +72,7 @@ extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, in
   tuning.min_lines = min_lines;
   tuning.min_tile_entries = min_tile_entries;
   tuning.sort_traffic = static_cast<double>(sort_traffic);
+  tuning.min_block_sums = min_block_sums;
 }
 
 // Adds, and returns the run as JSON.

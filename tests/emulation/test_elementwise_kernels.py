@@ -140,6 +140,20 @@ def test_what_small_problems_do_not_reach(kernels, dtype, sizes, strides, path):
     assert run_and_compare(kernels, "mul", dtype, operands) == path
 
 
+@pytest.mark.parametrize("dtype", [TYPES[1], F16, F32, TYPES[8], TYPES[10]], ids=str)
+@pytest.mark.parametrize("columns", [8, 9, 13, 16, 27, 31, 33, 63, 65, 100])
+def test_tiles_of_few_columns(kernels, dtype, columns):
+    """Tiles have the shape of the problem. Rows of the transposed input have gaps, and the last tile is partial."""
+    random = np.random.default_rng(columns)
+    rows, planes = 300 + columns, 2
+    sizes = [rows, columns, planes]
+    for gap, offset in ((0, 0), (5, 3)):
+        turned = [columns + gap, 1, (columns + gap) * rows + gap]
+        dense = [1, rows, rows * columns]
+        operands = [Operand(dtype, sizes, s, offset, random) for s in (dense, [1, 0, rows], turned)]
+        assert run_and_compare(kernels, "mul", dtype, operands) == "tiled"
+
+
 @pytest.mark.parametrize("dtype", [F16, F32], ids=str)
 @pytest.mark.parametrize("turned", [1, 2, 3])
 def test_tiles_on_a_device_of_little_shared_memory(kernels, dtype, turned):

@@ -90,6 +90,7 @@ def test_any_problem(index_add):
                 "min_hot_values": st.sampled_from([0, 1 << 20]),
                 "min_tile_entries": st.sampled_from([0, 1024]),
                 "sort_traffic": st.sampled_from([-(2**50), 118_000_000]),
+                "min_block_sums": st.sampled_from([0, 1024]),
             }
         ),
     )
@@ -182,6 +183,50 @@ def test_more_outer_dimensions_than_a_launch_supports(index_add, dtype, mode, bi
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize(
     "dtype, width, values",
+    [
+        (6, 1, 1),
+        (6, 6, 2),
+        (6, 3, 1),
+        (7, 1, 1),
+        (7, 3, 1),
+        (8, 1, 1),
+        (5, 1, 1),
+        (4, 1, 1),
+        (3, 2, 2),
+        (1, 4, 4),
+        (2, 1, 1),
+    ],
+)
+def test_sums_of_a_block(index_add, distribution, dtype, width, values):
+    """Warps and blocks sum units of less than 16 bytes. Blocks have one unit per thread or four, and the last one is partial."""
+    set_limits(index_add)
+    random = np.random.default_rng(width + dtype)
+    bins, entries = 3000, 2700
+    index = indices(distribution, entries, bins, random)
+    for sms, offset, gap in ((1, 0, 0), (64, 1, 5)):
+        self = Operand(TYPES[dtype], [width, bins], [1, width + gap], offset, random)
+        source = Operand(TYPES[dtype], [width, entries], [1, width], 0, random)
+        for array in (self.buffer, self.before):
+            self.view(array)[::2] = 0 if TYPES[dtype].category != FLOAT else -0.0
+        taken = run_and_compare(index_add, self, source, 1, index, alpha=-2, sms=sms)
+        assert (taken.path, taken.block_sums) == (ATOMIC, 1)
+        assert taken.values == (values if offset == 0 else 1)
+        assert taken.thread_units == 1 or sms == 1
+
+
+def test_as_many_sums_of_a_block_as_there_are_slots_for(index_add):
+    """Every destination is named by three lanes of a warp, the least that a block sums."""
+    set_limits(index_add)
+    random = np.random.default_rng(0)
+    self, source = (Operand(TYPES[7], [1, count], [1, 1], 0, random) for count in (5000, 4096))
+    index = np.concatenate([np.repeat(random.permutation(5000)[:10], 4)[:32] for _ in range(128)])
+    index[2::32] = 4999
+    assert run_and_compare(index_add, self, source, 1, index, sms=1).thread_units == 4
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize(
+    "dtype, width, values",
     [(TYPES[6], 1, 1), (TYPES[6], 6, 2), (TYPES[7], 1, 1), (TYPES[7], 3, 1), (TYPES[5], 3, 1), (TYPES[1], 4, 4)],
 )
 def test_frequent_bins(index_add, distribution, dtype, width, values):
@@ -269,10 +314,10 @@ def test_a_half_beside_a_sum_stays_minus_zero(index_add, offset):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("width, path", [(16, TILES), (6, HOT)])
+@pytest.mark.parametrize("width, path", [(16, TILES), (6, HOT), (6, ATOMIC)])
 def test_sums_that_float16_does_not_hold(index_add, sign, width, path):
     """The sum of the source exceeds float16, but the result -60000 + 3 x 30000 does not. The kernel adds 65504 and 24496."""
-    set_limits(index_add, min_hot_values=0)
+    set_limits(index_add, min_hot_values=1 << 20 if path == ATOMIC else 0)
     random = np.random.default_rng(0)
     bins, entries = 2000, 1300
     self = Operand(TYPES[6], [width, bins], [1, width], 0, random)
@@ -284,7 +329,7 @@ def test_sums_that_float16_does_not_hold(index_add, sign, width, path):
         index[::2] = bins - 1
     for array in (source.buffer, source.before):
         source.view(array)[...] = -0.0
-        source.view(array)[[5, 6, 9] if path == TILES else [0, 2, 4]] = 30000 * sign
+        source.view(array)[[0, 2, 4] if path == HOT else [5, 6, 9]] = 30000 * sign
     for array in (self.buffer, self.before):
         self.view(array)[bins - 1] = -60000 * sign
     taken = run_and_compare(index_add, self, source, 1, index, sms=1)

@@ -312,14 +312,33 @@ def test_known_layouts_take_the_path_made_for_them(planner):
     assert path([256], [[2], [1], [1]]) == ("general", None)
 
 
-def test_small_or_narrow_transposed_operands_are_read_value_by_value(planner):
-    """With the real limits."""
+def test_small_transposed_operands_and_short_rows_are_read_value_by_value(planner):
+    """With the real limits. Tiles have the shape of narrow problems."""
 
-    def path(rows, columns, count=1, dtype=FLOAT32):
+    def plan(rows, columns, count=1, dtype=FLOAT32, gap=0):
         dense = [1, columns, rows * columns]
-        problem = Operands([columns, rows, count], [dense, dense, [rows, 1, rows * columns]], dtype=dtype)
-        return problem.plan(planner, real_limits=True).path
+        turned = [rows + gap, 1, (rows + gap) * columns]
+        return Operands([columns, rows, count], [dense, dense, turned], dtype=dtype).plan(planner, real_limits=True)
 
-    for dtype in (FLOAT16, FLOAT32):
-        assert path(1024, 1024, dtype=dtype) == path(64, 64, 1000, dtype) == "tiled"
-        assert path(256, 256, dtype=dtype) == path(8, 1 << 20, dtype=dtype) == path(16, 16, 1 << 16, dtype) == "general"
+    for dtype in (UINT8, FLOAT16, FLOAT32, FLOAT64):
+        for problem in ((256, 256), (8, 1 << 15), (16, 16, 1 << 16), (1 << 20, 16), (32, 511, 1 << 10)):
+            assert plan(*problem, dtype=dtype).path == "general"
+        assert kind_of(plan(1024, 1024, dtype=dtype)) == kind_of(plan(64, 64, 1000, dtype)) == ("tiled", True)
+        for columns in range(8, 64):
+            taken = plan(columns, 1 << 17, dtype=dtype)
+            assert taken.path == "tiled"
+            if not taken.packed:
+                check_value_tiles(taken.grid, columns, dtype)
+            assert plan(columns, 1 << 17, dtype=dtype, gap=5).path == "tiled"
+
+
+def check_value_tiles(grid, columns: int, dtype: int) -> None:
+    """Checks that the threads of a block read and write a tile in as many iterations as the kernel has."""
+    threads, most = 256, 4096 if ITEM[dtype] <= 4 else 1024
+    assert grid.side_j == min(columns, most**0.5) and grid.side_i & (grid.side_i - 1) == 0 and grid.side_i <= threads
+    iterations = most // threads
+    assert -(-grid.side_i // (threads // grid.side_j)) <= iterations
+    assert -(-grid.side_j // (threads // grid.side_i)) <= iterations
+    assert grid.side_i * grid.side_j > most // 4
+    words = grid.pitch * ITEM[dtype] / 4
+    assert grid.side_j <= grid.pitch and (words % 2 == 1 or ITEM[dtype] > 4 and grid.pitch % 2 == 1)

@@ -58,6 +58,8 @@ def test_chosen_paths_are_near_the_best_ones(elementwise, transpose):
     chosen, best, aten = [], [], []
     for line in map(json.loads, EVIDENCE.read_text().splitlines()[1:]):
         us = line["us"]
+        if line["kind"] == "t short8":  # measured with square tiles, which narrow problems no longer have
+            continue
         by_value, values = general(elementwise, transpose, line)
         chosen.append(us["special"] if not by_value else us["general 2"] if values < FEW else us["general 4"])
         best.append(min(us[path] for path in ("special", "general 2", "general 4") if path in us))

@@ -121,6 +121,8 @@ def check_numbers(
     assert v.blocks <= GRID
     if v.path == ATOMIC:
         assert v.thread_units in (1, 2, 3, 4)
+        if v.block_sums:
+            assert v.values * ITEM[problem.dtype] < 16 and problem.dtype != BOOL and entries >= 2048
         assert v.blocks == -(-v.units * entries * v.outer_size // (256 * v.thread_units))
     elif v.path == TILES:
         thread_units = min(max(v.units * entries * v.outer_size // (256 * sms), 1), 4)
@@ -281,6 +283,24 @@ def test_tiles_whose_rows_of_a_bin_are_summed(planner, problem, rows, units):
 )
 def test_rows_that_tiles_do_not_support(planner, problem, path):
     assert [plan.path for plan in problem.slices(planner)] == [path]
+
+
+@pytest.mark.parametrize(
+    ("problem", "sums"),
+    [
+        (Problem([253], 0, 20589, BFLOAT16), 1),
+        (Problem([2**20], 0, 944692, BFLOAT16), 1),
+        (Problem([6, 5000], 1, 4096, FLOAT16), 1),
+        (Problem([2**20], 0, 2047), 0),
+        (Problem([2**20], 0, 20000, BOOL), 0),
+        (Problem([2**32 - 1], 0, 20000), 0),  # destinations are numbered in 32 bits
+        (Problem([2**32 - 2], 0, 20000), 1),
+        (Problem([4, 5000], 1, 4096), 0),
+    ],
+)
+def test_blocks_sum_units_of_less_than_16_bytes(planner, problem, sums):
+    (plan,) = problem.slices(planner)
+    assert (plan.path, plan.block_sums) == (ATOMIC, sums)
 
 
 @pytest.mark.parametrize("dtype", [UINT8, BFLOAT16, FLOAT32, FLOAT64])

@@ -51,8 +51,8 @@ struct Launcher {
 
   cudaError_t operator()(const TiledPlan<kInputs>& plan) const {
     if constexpr (kEveryPath) {
-      return plan.packed ? run(tiled_kernel<F, T, true, kTileThreads>, plan.args, plan.grid)
-                         : run(tiled_kernel<F, T, false, kTileThreads>, plan.args, plan.grid);
+      return plan.packed ? run(packed_tiles_kernel<F, T, kTileThreads>, plan.args, plan.grid)
+                         : run(value_tiles_kernel<F, T, kTileThreads>, plan.args, plan.grid);
     }
     return cudaErrorInvalidValue;
   }

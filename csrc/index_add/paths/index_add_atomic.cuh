@@ -81,16 +81,26 @@ struct Addends {
   }
 };
 
-// Sums what lanes of a warp add to one address. Returns whether this lane has the sum, or nothing
-// more to add. All lanes take part.
+// Adds sums to memory, in parts that T can hold.
 template <typename T, int V>
-__device__ __forceinline__ bool sum_in_warp(Sums<T, V>& sums, const T* address, bool valid) {
-  const auto bits = reinterpret_cast<uint64_t>(address);
-  uint32_t alike = __match_any_sync(0xffffffffu, static_cast<uint32_t>(bits)) &
-                   __match_any_sync(0xffffffffu, static_cast<uint32_t>(bits >> 32)) &
-                   __ballot_sync(0xffffffffu, valid);
+__device__ __forceinline__ void add_sums(const AtomicArgs& args, T* address, Sums<T, V>& sums) {
+  for (bool more = true; more;) {
+    const Vec<T, V> vec = sums.take(more);
+    if constexpr (V > 1) {
+      atomic_add_vec(address, vec);
+    } else {
+      atomic_add(address, vec.values[0], reinterpret_cast<const T*>(args.first_byte),
+                 reinterpret_cast<const T*>(args.end_byte));
+    }
+  }
+}
+
+// Gives the sum of the lanes in `alike` to the first one, and returns whether this lane is it. All
+// lanes of the warp take part. Lanes with nothing to add have an empty mask.
+template <typename T, int V>
+__device__ __forceinline__ bool sum_lanes(Sums<T, V>& sums, uint32_t alike) {
   const uint32_t lane = threadIdx.x % kWarp;
-  const bool is_first = valid && (alike & ((1u << lane) - 1)) == 0;
+  const bool is_first = alike != 0 && (alike & ((1u << lane) - 1)) == 0;
   alike = is_first ? alike & ~(1u << lane) : 0;
   while (__any_sync(0xffffffffu, alike != 0)) {
     const int from = alike != 0 ? __ffs(static_cast<int>(alike)) - 1 : static_cast<int>(lane);
@@ -99,6 +109,15 @@ __device__ __forceinline__ bool sum_in_warp(Sums<T, V>& sums, const T* address, 
     alike &= alike - 1;
   }
   return is_first;
+}
+
+// The lanes with the same address as this lane. All lanes take part.
+__device__ __forceinline__ uint32_t lanes_alike(const void* address, bool valid) {
+  const auto bits = reinterpret_cast<uint64_t>(address);
+  const uint32_t alike = __match_any_sync(0xffffffffu, static_cast<uint32_t>(bits)) &
+                         __match_any_sync(0xffffffffu, static_cast<uint32_t>(bits >> 32)) &
+                         __ballot_sync(0xffffffffu, valid);
+  return valid ? alike : 0;
 }
 
 // blockIdx numbers ranges of block_units units. Vectors of a warp with one destination become one
@@ -121,17 +140,127 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_atomically(const Atomic
       T* address = valid ? addends.to[u] + addends.bins[u] * args.bin_stride : nullptr;
       Sums<T, V> sums;
       if (valid) sums.add(addends.vecs[u].values(), alpha);
-      bool more = sum_in_warp(sums, address, valid);
-      while (more) atomic_add_vec(address, sums.take(more));
+      if (sum_lanes(sums, lanes_alike(address, valid))) add_sums(args, address, sums);
     } else {
       if (u < addends.count) addends.add(args, u, alpha);
     }
   }
 }
 
+// ---------------------------------------------------------------- sums of a block
+
+// Sums in shared memory of destinations that many units of a block have. A destination is the
+// number of a unit of self. Open addressing: a third of the block's units are destinations at most,
+// so slots stay free.
+template <typename T, int V>
+struct BlockSums {
+  static constexpr uint32_t kNone = ~0u;
+  static constexpr int kSlotBits = 9, kSlots = 1 << kSlotBits;
+  static_assert(kAtomicThreads * kAtomicUnroll / kAggregateFrom < kSlots);
+  uint32_t destinations[kSlots];
+  Sum<T> sums[kSlots * V];
+  bool in_use;  // a destination has a slot
+
+  __device__ static uint32_t slot_of(uint32_t destination) {
+    return destination * 2654435761u >> (32 - kSlotBits);
+  }
+
+  __device__ __forceinline__ void clear() {
+    if (threadIdx.x == 0) in_use = false;
+    for (uint32_t i = threadIdx.x; i < kSlots; i += kAtomicThreads) destinations[i] = kNone;
+    for (uint32_t i = threadIdx.x; i < kSlots * V; i += kAtomicThreads) sums[i] = kNothing<Sum<T>>;
+  }
+
+  // Makes a slot for a destination.
+  __device__ __forceinline__ void claim(uint32_t destination) {
+    in_use = true;
+    for (uint32_t slot = slot_of(destination);; slot = (slot + 1) % kSlots) {
+      const uint32_t before = atomicCAS(&destinations[slot], kNone, destination);
+      if (before == kNone || before == destination) return;
+    }
+  }
+
+  // Adds to the slot of a destination. Returns whether it has one.
+  __device__ __forceinline__ bool add(uint32_t destination, const Sums<T, V>& own) {
+    for (uint32_t slot = slot_of(destination);; slot = (slot + 1) % kSlots) {
+      if (destinations[slot] == kNone) return false;
+      if (destinations[slot] != destination) continue;
+#pragma unroll
+      for (int i = 0; i < V; ++i) add_in_shared(&sums[slot * V + i], own.values[i]);
+      return true;
+    }
+  }
+};
+
+// The same for units of less than 16 bytes. Warps sum the units with one destination, too. If a
+// warp has several of them, the block adds all its units with that destination once.
+template <typename T, int V>
+__global__ __launch_bounds__(kAtomicThreads, 4) void add_block_sums(const AtomicArgs args,
+                                                                    uint32_t block_units) {
+  using Table = BlockSums<T, V>;
+  __shared__ Table table;
+  const uint64_t first = uint64_t{blockIdx.x} * block_units;
+  const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{block_units}));
+  const UnitOrigin origin(args, first);
+  table.clear();
+  grid_dependency_wait();
+  Addends<T, V, kAtomicUnroll> addends(args, origin, threadIdx.x, kAtomicThreads, end);
+  launch_dependents();
+  __syncthreads();
+
+  // Sum the units of a warp with one destination.
+  T* const self = reinterpret_cast<T*>(args.first_byte);
+  const auto alpha = from_scalar<Sum<T>>(args.alpha);
+  Sums<T, V> sums[kAtomicUnroll];
+  uint32_t destinations[kAtomicUnroll];
+#pragma unroll
+  for (int u = 0; u < kAtomicUnroll; ++u) {
+    destinations[u] = Table::kNone;
+    if (u * kAtomicThreads >= block_units) continue;
+    const bool valid = u < addends.count;
+    if (valid) {
+      const T* address = addends.to[u] + addends.bins[u] * args.bin_stride;
+      destinations[u] = static_cast<uint32_t>(static_cast<uint64_t>(address - self) / V);
+      sums[u].add(addends.vecs[u].values(), alpha);
+    }
+    uint32_t alike = __match_any_sync(0xffffffffu, destinations[u]);
+    if (!valid) alike = 0;
+    if (!sum_lanes(sums[u], alike)) {
+      destinations[u] = Table::kNone;
+    } else if (__popc(alike) >= static_cast<int>(kAggregateFrom)) {
+      table.claim(destinations[u]);
+    }
+  }
+  __syncthreads();
+
+  // Add each sum to the block's, or to memory.
+  const bool in_use = table.in_use;
+#pragma unroll
+  for (int u = 0; u < kAtomicUnroll; ++u) {
+    if (destinations[u] == Table::kNone) continue;
+    if (in_use && table.add(destinations[u], sums[u])) continue;
+    add_sums(args, self + int64_t{destinations[u]} * V, sums[u]);
+  }
+  if (!in_use) return;
+  __syncthreads();
+  for (uint32_t slot = threadIdx.x; slot < Table::kSlots; slot += kAtomicThreads) {
+    if (table.destinations[slot] == Table::kNone) continue;
+    Sums<T, V> total;
+#pragma unroll
+    for (int i = 0; i < V; ++i) total.values[i] = table.sums[slot * V + i];
+    add_sums(args, self + int64_t{table.destinations[slot]} * V, total);
+  }
+}
+
 template <typename T>
 cudaError_t launch(const AtomicPlan& plan, Workspace&, cudaStream_t stream) {
   return with_values<T>(plan.values, [&](auto values) {
+    if constexpr (sizeof(T) * values < kAccessBytes && !std::is_same_v<T, Bool>) {
+      if (plan.block_sums) {
+        return launch_kernel(add_block_sums<T, values>, plan.shape, stream, plan.args,
+                             plan.block_units);
+      }
+    }
     return launch_kernel(add_atomically<T, values>, plan.shape, stream, plan.args,
                          plan.block_units);
   });

@@ -61,6 +61,7 @@ struct AtomicArgs {
 
 struct AtomicPlan {
   int values = 1;
+  bool block_sums = false;  // blocks sum units with one destination
   AtomicArgs args;
   uint32_t block_units = 0;
   LaunchShape shape;
@@ -152,11 +153,20 @@ inline AtomicArgs make_atomic_args(const Problem& problem, const Layout& layout,
   return args;
 }
 
+// Whether blocks sum units of less than 16 bytes. Booleans are stored instead of added.
+inline bool has_block_sums(const Problem& problem, const AtomicPlan& plan, const Tuning& tuning) {
+  const auto bytes = size_of(problem.dtype) * static_cast<size_t>(plan.values);
+  const uint64_t destinations = (plan.args.end_byte - plan.args.first_byte) / bytes;
+  return bytes < kAccessBytes && problem.dtype != DType::kBool &&
+         problem.entries >= tuning.min_block_sums && destinations < UINT32_MAX;
+}
+
 inline AtomicPlan plan_atomic(const Problem& problem, const Layout& layout, const Device& device,
-                              int values) {
+                              const Tuning& tuning, int values) {
   AtomicPlan plan;
   plan.values = values;
   plan.args = make_atomic_args(problem, layout, plan.values);
+  plan.block_sums = has_block_sums(problem, plan, tuning);
   // In a small problem each thread has one unit, so that no unit waits for another.
   const uint64_t threads = uint64_t(device.sms) * kAtomicThreads;
   const uint64_t thread_units =
@@ -169,11 +179,12 @@ inline AtomicPlan plan_atomic(const Problem& problem, const Layout& layout, cons
   return plan;
 }
 
-inline TilesPlan plan_tiles(const Problem& problem, const Layout& layout, const Device& device) {
+inline TilesPlan plan_tiles(const Problem& problem, const Layout& layout, const Device& device,
+                            const Tuning& tuning) {
   TilesPlan plan;
   plan.anywhere = !has_vectors(problem, layout);
   const int values = kAccessBytes / static_cast<int>(size_of(problem.dtype));
-  const AtomicPlan atomic = plan_atomic(problem, layout, device, values);
+  const AtomicPlan atomic = plan_atomic(problem, layout, device, tuning, values);
   plan.args = atomic.args;
   // The tiles of a row are equally wide.
   const int64_t units = atomic.args.units.divisor;
@@ -227,6 +238,7 @@ template <typename F>
 void describe(const AtomicPlan& plan, F&& f) {
   f("path", "atomic");
   f("values", plan.values);
+  f("block_sums", plan.block_sums);
   f("units", plan.args.units.divisor);
   f("thread_units", plan.block_units / kAtomicThreads);
   f("blocks", plan.shape.blocks);
