@@ -21,10 +21,6 @@ constexpr uint32_t kUnroll = 2;  // items of a thread in flight
 // A step of a binary search costs as much as this many lookups in the table.
 constexpr uint32_t kStepLookups = 2;
 constexpr uint32_t kWarpTargets = 128;  // of a vertex that a warp counts
-// A v of few targets takes few threads of a warp, which so looks up the targets of several v at
-// once.
-constexpr uint32_t kFewLanes = 8;
-constexpr uint32_t kFewTargets = kFewLanes * kUnroll;
 
 using Warp = Team<kWarp>;
 using Block = Team<kCountThreads>;
@@ -68,31 +64,23 @@ __device__ __forceinline__ void add(uint64_t* count, uint64_t triangles) {
             static_cast<unsigned long long>(triangles));
 }
 
-// The sum of the values of kLanes neighbours.
-template <uint32_t kLanes, typename T>
-__device__ __forceinline__ T sum_of(T value) {
+template <typename T>
+__device__ __forceinline__ T sum_of_warp(T value) {
 #pragma unroll
-  for (int mask = kLanes / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
   return value;
 }
 
-// Takes the lowest of the set bits.
-__device__ __forceinline__ int take_bit(uint32_t& bits) {
-  const int bit = __ffs(static_cast<int>(bits)) - 1;
-  bits &= bits - 1;
-  return bit;
-}
-
-// The matches of this thread among the targets of a v, which kLanes neighbours look up in the
-// table of the targets of u. If kPerVertex, the matches of each slot are counted, too.
-template <bool kPerVertex, uint32_t kLanes>
+// The matches of this thread among the targets of a v, by the table of the targets of u. If
+// kPerVertex, the matches of each slot are counted, too.
+template <bool kPerVertex>
 __device__ __forceinline__ uint32_t look_up(const Table& table, const List& of_v, uint32_t* hits) {
   uint32_t matches = 0;
-  for (uint32_t item = threadIdx.x % kLanes; item < of_v.length; item += kLanes * kUnroll) {
+  for (uint32_t item = threadIdx.x % kWarp; item < of_v.length; item += kWarp * kUnroll) {
     uint32_t wanted[kUnroll];
 #pragma unroll
     for (uint32_t k = 0; k < kUnroll; ++k) {
-      const uint32_t at = item + k * kLanes;
+      const uint32_t at = item + k * kWarp;
       wanted[k] = at < of_v.length ? static_cast<uint32_t>(of_v.begin[at]) : kNone;
     }
 #pragma unroll
@@ -173,45 +161,22 @@ __device__ __forceinline__ uint64_t count_vertex(const CountPlan<Ptr>& plan, int
       if (few.length < of_u.length && of_v.length > 0) {
         of_v = of_v.part(of_v.below(few.begin[0]), of_v.below(few.begin[few.length - 1] + 1));
       }
-      const auto list_from = [&](int from) -> List {
-        return {shuffle_from(of_v.begin, from), shuffle_from(of_v.length, from)};
-      };
-      const bool has_few = is_whole && of_v.length <= kFewTargets;
-      uint32_t with_few = __ballot_sync(0xffffffffu, has_few && of_v.length > 0);
-      uint32_t with_many = __ballot_sync(0xffffffffu, !has_few && of_v.length > 0);
-      while (with_few != 0) {
-        int from = -1;
-#pragma unroll
-        for (uint32_t i = 0; i < kWarp / kFewLanes; ++i) {
-          const int bit = take_bit(with_few);
-          if (lane / kFewLanes == i) from = bit;
-        }
-        List own = list_from(max(from, 0));
-        if (from < 0) own.length = 0;
-        const uint32_t matches = look_up<kPerVertex, kFewLanes>(table, own, hits);
-        found += matches;
-        if constexpr (kPerVertex) {
-          const uint32_t all = sum_of<kFewLanes>(matches);
-          const int32_t own_v = shuffle_from(v, max(from, 0));
-          if (lane % kFewLanes == 0 && all > 0) add(plan.count + plan.order[own_v], all);
-        }
-      }
-      while (with_many != 0) {
-        const int from = take_bit(with_many);
-        const List many = list_from(from);
+      for (uint32_t i = 0; i < kWarp && begin + i * Team::kWarps < edges.length; ++i) {
+        const auto from = static_cast<int>(i);
+        const List many = {shuffle_from(of_v.begin, from), shuffle_from(of_v.length, from)};
         const uint32_t steps = 32 - __clz(static_cast<int>(many.length));
         uint32_t matches = 0;
         if (many.length / kStepLookups > few.length * steps) {
           matches = search<kPerVertex>(plan, few, many);
         } else if (is_whole) {
-          matches = look_up<kPerVertex, kWarp>(table, many, hits);
+          matches = look_up<kPerVertex>(table, many, hits);
         } else {
           matches = search<kPerVertex>(plan, many, few);
         }
         found += matches;
         if constexpr (kPerVertex) {
-          const uint32_t all = sum_of<kWarp>(matches);
-          if (static_cast<int>(lane) == from && all > 0) add(plan.count + plan.order[v], all);
+          const uint32_t all = sum_of_warp(matches);
+          if (lane == i && all > 0) add(plan.count + plan.order[v], all);
         }
       }
     }
@@ -225,7 +190,7 @@ __device__ __forceinline__ uint64_t count_vertex(const CountPlan<Ptr>& plan, int
     }
   }
   if constexpr (kPerVertex) {
-    found = sum_of<kWarp>(found);
+    found = sum_of_warp(found);
     if (lane == 0 && found > 0) add(plan.count + plan.order[u], found);
   }
   return found;
@@ -255,7 +220,7 @@ __global__ __launch_bounds__(kCountThreads, 10) void count_triangles(const Count
     found += count_vertex<kPerVertex, Block>(plan, static_cast<int32_t>(begin + i), shared);
   }
   if constexpr (!kPerVertex) {
-    found = sum_of<kWarp>(found);
+    found = sum_of_warp(found);
     if (threadIdx.x % kWarp == 0 && found > 0) add(&shared.sum, found);
     __syncthreads();
     if (threadIdx.x == 0 && shared.sum > 0) add(plan.count, shared.sum);
