@@ -15,16 +15,21 @@ constexpr int kMaxDims = 25;
 // time of a small problem: dimensions of three operands take 24 bytes each.
 constexpr int kKernelDims = 6;
 
-// Larger grids do not overlap the launch before them. On an H200, mul of (8192,8191) by a row took
-// 131 us without and 163 us with it (fp32), and mul of 1000 values 1.18 and 0.72 us.
-constexpr int64_t kMostOverlappingBlocks = 1 << 14;
+// Larger grids of blocks with one vector for each thread do not overlap the launch before them.
+// Overlapped, x * 2.5 in fp32 took 5.60 us in 4224 blocks and 8.33 in 6336, else 5.96 and 8.00
+// (H200, 2026-11-28).
+constexpr int64_t kMostOverlappingBlocks = 1 << 12;
 
 // The threads of a block, measured on an H200 with mul (microseconds, fp32 / bf16; L2 flushed):
 //   dense, 2^25:  128 threads x 1 vector 98.1 / 52.7, x 2 98.5 / 52.1, x 4 99.0 / 52.8;
 //                 256 x 1 98.4 / 53.0, 512 x 1 98.8 / 53.1, 1024 x 1 98.5 / 53.0
-//   dense, 2^14 (fp32, CUDA graph): 128 x 1 1.41, x 2 1.44, x 4 1.54, 256 x 1 1.42
 constexpr int kThreads = 128;
 constexpr int kTileThreads = 256;  // not swept
+// Vectors of a thread where all operands are one run. Grids that overlap others are faster with
+// two. x * 2.5 in fp32 (us on an H200, one and two vectors; 2026-11-28):
+//   not overlapped  2^20 values 3.83, 3.82   2^22 10.07, 10.08   2^28 506, 510
+//   overlapped      2^20 values 3.17, 3.13   2^22 11.09,  9.43   2^28 636, 510
+constexpr int kThreadVecs = 2;
 
 // Operands that are one contiguous, aligned run of `numel` values each, in the same order.
 template <int kOperands>

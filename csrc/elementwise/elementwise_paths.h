@@ -20,7 +20,6 @@ template <int kInputs>
 struct VectorPlan {
   static constexpr const char* kName = "vector";
   VectorArgs<kInputs + 1> args;
-  int vecs;  // per thread: 1 or 2
 };
 
 // Output rows are whole, aligned vectors. Each input supplies the vector at the same position of
@@ -94,7 +93,6 @@ template <int kInputs, typename F>
 void describe(const VectorPlan<kInputs>& plan, F&& f) {
   f("path", plan.kName);
   f("args", plan.args);
-  f("vecs", plan.vecs);
 }
 template <int kInputs, typename F>
 void describe(const RowsPlan<kInputs>& plan, F&& f) {

@@ -25,23 +25,22 @@ struct Tuning {
   // Tiles of fewer columns than tile_side need this many values, and output rows of this size. A
   // block of the general path has 512 values. In shorter rows it uses a sector of a transposed
   // input for several of them, otherwise for one. In smaller problems, the L2 cache holds these
-  // sectors. Both limits are estimated. Dense x * y, with y a transposed (3209532,27) in bf16,
-  // takes 1138 us value by value (H200).
-  int64_t narrow_values = 1 << 19, narrow_rows = 512;
+  // sectors. Both limits are estimated. Rows of the input of 16 bytes and less share sectors. Dense
+  // x * y, with y a transposed matrix (H200, 2026-11-28, us value by value and in tiles):
+  //   (3209532,27) bf16 1147, 175; f32 1504, 261    (2^20,16) bf16 82, 37    (699050,8) f32 35, 25
+  //   (30000,27) f32 8.0, 4.5                       (1398101,8) bf16 36, 41
+  int64_t narrow_values = 1 << 19, narrow_rows = 512, narrow_bytes = 16;
   // Packed tiles have at least this part of their columns. Others are accessed value by value, and
   // their shape follows the number of columns.
   int64_t packed_parts = 2;
   // From this many values on, a thread of the general path handles four. Two give more threads to
   // small problems: 4 to 20 % less time.
   int64_t four_values = 1 << 19;
-  // A thread handles one vector. Two cases use two vectors per thread: dense fp16 and bf16 operands
-  // of at least two_vecs and fewer than one_vec_again vectors, where ATen's two vectors are 1%
-  // faster than one, and rows of at least two_vecs vectors whose traffic is mostly writes.
-  // Measured on an H200 with mul (microseconds, fp32 / bf16; L2 flushed), 128 threads:
-  //   dense, 2^28:  1 vector 734.9 / 370.6, 2 vectors 737.2 / 371.5
-  //   rows, (64,256,56,56) * (256,1,1):  1 vector 100.8 / 54.4, 2 vectors 102.9 / 56.9
-  //   rows, (16384,1) * (4096):  1 vector 83.4 / 44.2, 2 vectors 62.6 / 38.6
-  int64_t two_vecs = 1 << 19, one_vec_again = 1 << 24;
+  // A thread handles two vectors of aligned rows from this many on whose traffic is mostly writes,
+  // and one of others. Measured on an H200 with mul (microseconds, fp32 / bf16; L2 flushed):
+  //   (64,256,56,56) * (256,1,1):  1 vector 100.8 / 54.4, 2 vectors 102.9 / 56.9
+  //   (16384,1) * (4096):          1 vector 83.4 / 44.2, 2 vectors 62.6 / 38.6
+  int64_t two_vecs = 1 << 19;
 };
 
 namespace detail {
@@ -74,15 +73,14 @@ Launch<kInputs> in_blocks(const Path& path, int64_t items, int per_thread) {
 }
 
 template <int kInputs>
-Launch<kInputs> plan_vector(const Problem<kInputs>& problem, const Layout<kInputs>& layout,
-                            const Tuning& tuning) {
+Launch<kInputs> plan_vector(const Problem<kInputs>& problem, const Layout<kInputs>& layout) {
   VectorPlan<kInputs> plan{};
   for (int k = 0; k <= kInputs; ++k) plan.args.data[k] = problem.operands[k].data;
   plan.args.numel = layout.numel;
   const int64_t vecs = ceil_div(layout.numel, layout.values);
-  const bool two = vecs >= tuning.two_vecs && vecs < tuning.one_vec_again;
-  plan.vecs = size_of(problem.dtype) == 2 && two ? 2 : 1;
-  return in_blocks<kInputs>(plan, vecs, plan.vecs);
+  Launch<kInputs> launch = in_blocks<kInputs>(plan, vecs, kThreadVecs);
+  launch.shape.use_pdl = true;
+  return launch;
 }
 
 // How the path of rows reads the inputs, or nothing if it does not support the problem.
@@ -245,7 +243,7 @@ template <int kInputs>
 std::optional<Launch<kInputs>> plan_launch(const Problem<kInputs>& problem, Types types,
                                            const Device& device, const Tuning& tuning) {
   const Layout<kInputs> layout(problem);
-  if (is_one_run(problem, layout)) return plan_vector(problem, layout, tuning);
+  if (is_one_run(problem, layout)) return plan_vector(problem, layout);
   if (!fits_one_launch(layout)) return {};
   const bool every_path = types == Types::kAll || category_of(problem.dtype) == Category::kFloat;
   const bool small = layout.numel < tuning.small;
@@ -261,9 +259,12 @@ std::optional<Launch<kInputs>> plan_launch(const Problem<kInputs>& problem, Type
   if (!layout.one_type || !every_path) return plan_general(problem, layout, tuning);
   if (const auto turned = find_turned(problem, layout)) {
     const int64_t size_i = layout.dims[0].size;
-    const bool narrow = layout.dims[turned->dim].size < tuning.tile_side;
-    if (small || size_i < tuning.tile_side ||
-        (narrow && (layout.numel < tuning.narrow_values || size_i < tuning.narrow_rows))) {
+    const int64_t size_j = layout.dims[turned->dim].size;
+    const bool narrow = size_j < tuning.tile_side;
+    const bool has_narrow_tiles =
+        layout.numel >= tuning.narrow_values && size_i >= tuning.narrow_rows &&
+        size_j * static_cast<int64_t>(size_of(problem.dtype)) > tuning.narrow_bytes;
+    if (small || size_i < tuning.tile_side || (narrow && !has_narrow_tiles)) {
       return plan_general(problem, layout, tuning);
     }
     return plan_tiles(problem, layout, *turned, device, tuning);

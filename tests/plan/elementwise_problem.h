@@ -10,10 +10,10 @@ constexpr Tuning kTestTuning{.small = 0,
                              .tile_side = 8,
                              .narrow_values = 0,
                              .narrow_rows = 0,
+                             .narrow_bytes = 0,
                              .packed_parts = 16,
                              .four_values = 1000,
-                             .two_vecs = 100,
-                             .one_vec_again = 1000};
+                             .two_vecs = 100};
 
 // An operation as Python describes it: addresses, dtypes and strides of the output, then of the
 // inputs.

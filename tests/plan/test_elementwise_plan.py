@@ -326,6 +326,9 @@ def test_small_transposed_operands_and_short_rows_are_read_value_by_value(planne
         assert kind_of(plan(1024, 1024, dtype=dtype)) == kind_of(plan(64, 64, 1000, dtype)) == ("tiled", True)
         for columns in range(8, 64):
             taken = plan(columns, 1 << 17, dtype=dtype)
+            if columns * ITEM[dtype] <= 16:  # two rows of the input share a sector
+                assert taken.path == "general"
+                continue
             assert taken.path == "tiled"
             if not taken.packed:
                 check_value_tiles(taken.grid, columns, dtype)

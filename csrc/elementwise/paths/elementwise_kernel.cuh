@@ -14,7 +14,9 @@
 
 namespace gpuopt::elementwise {
 
-// Grids that are too large to overlap skip both instructions, which every block would wait for.
+// Grids that are too large to overlap skip both instructions. launch_dependents() lets the GPU
+// start a block each 1.25 ns at most (H200), and a block that moves 4 KB takes 1 ns of the memory's
+// time.
 __device__ __forceinline__ void launch_next() {
   if (gridDim.x <= kMostOverlappingBlocks) launch_dependents();
 }
@@ -24,15 +26,14 @@ __device__ __forceinline__ void wait_for_previous() {
 
 // ---------------------------------------------------------------- vector
 
-template <typename F, typename T, int kThreads, int kVecs>
+template <typename F, typename T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     vector_kernel(const F f, const VectorArgs<F::kInputs + 1> args) {
-  constexpr int N = kVecSize<T>;
+  constexpr int N = kVecSize<T>, kVecs = kThreadVecs;
   const int64_t vecs = args.numel / N;
   const int64_t first = int64_t{blockIdx.x} * (kThreads * kVecs) + threadIdx.x;
   T* const out = static_cast<T*>(args.data[0]);
-  launch_next();
-  wait_for_previous();
+  grid_dependency_wait();
   // All loads of a thread are issued before the first value is used.
   Vec<T, N> in[kVecs][F::kInputs];
 #pragma unroll
@@ -44,6 +45,7 @@ __global__ void __launch_bounds__(kThreads)
       in[u][k] = load_vec<T, N>(static_cast<const T*>(args.data[k + 1]) + vec * N);
     }
   }
+  launch_dependents();
 #pragma unroll
   for (int u = 0; u < kVecs; ++u) {
     const int64_t vec = first + u * kThreads;

@@ -22,10 +22,7 @@ struct Launcher {
   cudaStream_t stream;
 
   cudaError_t operator()(const VectorPlan<kInputs>& plan) const {
-    if constexpr (sizeof(T) == 2) {
-      if (plan.vecs == 2) return run(vector_kernel<F, T, kThreads, 2>, plan.args);
-    }
-    return run(vector_kernel<F, T, kThreads, 1>, plan.args);
+    return run(vector_kernel<F, T, kThreads>, plan.args);
   }
 
   cudaError_t operator()(const RowsPlan<kInputs>& plan) const {
