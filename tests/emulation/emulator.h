@@ -402,6 +402,18 @@ inline uint32_t __ballot_sync(uint32_t mask, bool predicate) {
   return ballot;
 }
 
+// Thread 0 must take part.
+inline int __syncthreads_or(int predicate) {
+  static int any = 0;
+  any |= predicate;
+  __syncthreads();
+  const int result = any;
+  __syncthreads();
+  if (threadIdx.x == 0) any = 0;
+  __syncthreads();
+  return result;
+}
+
 inline bool __any_sync(uint32_t mask, bool predicate) {
   return __ballot_sync(mask, predicate) != 0;
 }

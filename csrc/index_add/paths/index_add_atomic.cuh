@@ -192,8 +192,9 @@ struct BlockSums {
   }
 };
 
-// The same for units of less than 16 bytes. Warps sum the units with one destination, too. If a
-// warp has several of them, the block adds all its units with that destination once.
+// The same for units of less than 16 bytes. If some warp of a block has several first units with
+// one destination, warps sum the units with one destination, and the block adds those that a warp
+// has several of once. Otherwise each unit is added by itself.
 template <typename T, int V>
 __global__ __launch_bounds__(kAtomicThreads, 4) void add_block_sums(const AtomicArgs args,
                                                                     uint32_t block_units) {
@@ -202,32 +203,46 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_block_sums(const Atomic
   const uint64_t first = uint64_t{blockIdx.x} * block_units;
   const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{block_units}));
   const UnitOrigin origin(args, first);
-  table.clear();
   grid_dependency_wait();
   Addends<T, V, kAtomicUnroll> addends(args, origin, threadIdx.x, kAtomicThreads, end);
   launch_dependents();
+  T* const self = reinterpret_cast<T*>(args.first_byte);
+  const auto alpha = from_scalar<Sum<T>>(args.alpha);
+  const auto destination_of = [&](int u) {
+    if (u >= addends.count) return Table::kNone;
+    const T* address = addends.to[u] + addends.bins[u] * args.bin_stride;
+    return static_cast<uint32_t>(static_cast<uint64_t>(address - self) / V);
+  };
+  const auto lanes_of = [&](uint32_t destination) {
+    const uint32_t alike = __match_any_sync(0xffffffffu, destination);
+    return destination == Table::kNone ? 0 : alike;
+  };
+  const auto are_several = [](uint32_t lanes) {
+    return __popc(lanes) >= static_cast<int>(kAggregateFrom);
+  };
+  if (!__syncthreads_or(are_several(lanes_of(destination_of(0))))) {
+#pragma unroll
+    for (int u = 0; u < kAtomicUnroll; ++u) {
+      if (u < addends.count) addends.add(args, u, alpha);
+    }
+    return;
+  }
+  table.clear();
   __syncthreads();
 
   // Sum the units of a warp with one destination.
-  T* const self = reinterpret_cast<T*>(args.first_byte);
-  const auto alpha = from_scalar<Sum<T>>(args.alpha);
   Sums<T, V> sums[kAtomicUnroll];
   uint32_t destinations[kAtomicUnroll];
 #pragma unroll
   for (int u = 0; u < kAtomicUnroll; ++u) {
     destinations[u] = Table::kNone;
     if (u * kAtomicThreads >= block_units) continue;
-    const bool valid = u < addends.count;
-    if (valid) {
-      const T* address = addends.to[u] + addends.bins[u] * args.bin_stride;
-      destinations[u] = static_cast<uint32_t>(static_cast<uint64_t>(address - self) / V);
-      sums[u].add(addends.vecs[u].values(), alpha);
-    }
-    uint32_t alike = __match_any_sync(0xffffffffu, destinations[u]);
-    if (!valid) alike = 0;
+    destinations[u] = destination_of(u);
+    if (u < addends.count) sums[u].add(addends.vecs[u].values(), alpha);
+    const uint32_t alike = lanes_of(destinations[u]);
     if (!sum_lanes(sums[u], alike)) {
       destinations[u] = Table::kNone;
-    } else if (__popc(alike) >= static_cast<int>(kAggregateFrom)) {
+    } else if (are_several(alike)) {
       table.claim(destinations[u]);
     }
   }
