@@ -213,7 +213,8 @@ inline void plan_unit_columns(Layout& layout, const Problem& problem, const Kern
 }
 
 // Units are single values, and a block copies tiles together. A tile is wide enough along the
-// columns for whole sectors, unless they lie across memory, and wider if its columns are short.
+// columns for whole sectors, unless few columns lie across memory, and wider if its columns are
+// short.
 inline void plan_shared_columns(Layout& layout, const Problem& problem, const Kernels& kernels,
                                 const Tuning& tuning) {
   layout.shared_tiles = true;
@@ -235,8 +236,10 @@ inline void plan_shared_columns(Layout& layout, const Problem& problem, const Ke
     const int64_t high = pow2_ceil(std::min<int64_t>(ceil_div<int64_t>(length, units), kThreads));
     const bool across = all_tensors(problem, problem.scanned,
                                     [&](int k) { return problem.scanned.stride(k) == 1; });
-    const int least =
-        across ? kLeastColumns : std::max(kTileRowBytes / kernels.value_bytes, kLeastColumns);
+    // A block has a warp at least.
+    const int64_t least = few && across
+                              ? std::max<int64_t>(kWarp / high, kLeastColumns)
+                              : std::max(kTileRowBytes / kernels.value_bytes, kLeastColumns);
     int64_t& width = layout.column_tiles;
     width =
         std::min<int64_t>(std::max<int64_t>(kThreads / high, least), pow2_ceil(layout.column.size));
