@@ -16,6 +16,10 @@ struct Tuning {
 
   // The bins and lines paths require at least this many values.
   int64_t min_bin_values = 1 << 15;
+  // Smaller problems take bins, too, where additions to one line of self would queue up for longer
+  // than this. Bins take two launches, 4 to 5. Not swept. By additions, (253) += (20589) in bf16
+  // takes 14.4, and (17,7) += (6199,7) 22.
+  double least_queue = 6;
   // Least outer indices for the lines path, where other paths are supported. 512 outer indices take
   // 24.2 by lines and 25.5 in bins. 64 take 19.0 and 8.9.
   int64_t min_lines = 512;

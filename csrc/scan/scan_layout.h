@@ -201,15 +201,20 @@ void plan_column_tiles(Layout& layout, int64_t length, int units, const SplitUni
 inline void plan_unit_columns(Layout& layout, const Problem& problem, const Kernels& kernels,
                               const Tuning& tuning) {
   const int64_t width = ceil_div<int64_t>(layout.column.size, layout.values);
-  layout.x = static_cast<int>(std::min<int64_t>(pow2_ceil(width), kWarp));
+  const int64_t length = problem.scanned.size;
+  const int most_rows = kColumnRows / kernels.inputs;
+  // Threads that have whole columns need no others, so all warps of a block may lie side by side.
+  // Stages load four rows at once.
+  const bool is_whole = length <= most_rows;
+  const int rows = is_whole ? static_cast<int>(ceil_div<int64_t>(length, 4) * 4) : most_rows;
+  layout.x = static_cast<int>(std::min<int64_t>(pow2_ceil(width), is_whole ? kThreads : kWarp));
   const auto column_blocks = [&] { return layout.rows * ceil_div<int64_t>(width, layout.x); };
   const int narrow = std::min(tuning.narrow, tuning.narrow_values / layout.values);
   while (layout.x > narrow && column_blocks() < tuning.wide_blocks) layout.x /= 2;
   layout.column_tiles = ceil_div<int64_t>(width, layout.x);
-  const int rows = kColumnRows / kernels.inputs;
   plan_column_tiles(
-      layout, problem.scanned.size, rows,
-      [&](int64_t tiles) { return rows / 2 * tile_times(2 * tiles, tuning); }, tuning);
+      layout, length, rows, [&](int64_t tiles) { return rows / 2 * tile_times(2 * tiles, tuning); },
+      tuning);
 }
 
 // Units are single values, and a block copies tiles together. A tile is wide enough along the
@@ -271,7 +276,8 @@ inline void plan_columns(Layout& layout, const Problem& problem, const Kernels& 
   }
   const auto bytes = std::max<size_t>(kernels.value_bytes, problem.item(1));
   const int64_t values = layout.rows * layout.column.size * problem.scanned.size;
-  if (inner && (bytes > 2 || values < tuning.shared_values)) {
+  const bool is_short = problem.scanned.size <= kColumnRows / kernels.inputs;
+  if (inner && (bytes > 2 || values < tuning.shared_values || is_short)) {
     return plan_unit_columns(layout, problem, kernels, tuning);
   }
   plan_shared_columns(layout, problem, kernels, tuning);

@@ -66,6 +66,8 @@ struct Tuning {
   //   (1641, 33)        4.7,  11.1      4.8,   9.0   (4096, 16, 250)    53.4,  48.5    50.2,  55.8
   //   (11160, 155)     18.8,  22.4     19.1,  24.9   (2048, 50, 333)   123.1, 104.9   111.7, 158.6
   //   (2000000, 3)     49.5,  35.6     51.6,  52.5   (1024498, 19)     134.4,  89.9   135.3, 216.5
+  // Threads hold columns of up to 8 values as a whole, and read these side by side. (1420, 4, 3259)
+  // in bf16 took 124.9 by tiles, ATen 53.7.
   int64_t shared_values = 1 << 22;
   // Loads of a record, at most, before a block computes what it waits for. A load takes about 0.7
   // us.

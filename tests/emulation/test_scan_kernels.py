@@ -240,6 +240,16 @@ def test_columns_with_gaps(kernels, limits, dtype, gaps, shared_values):
     assert run_and_compare(kernels, source, out, 1)[1] == (gaps == (0, 0))
 
 
+@pytest.mark.parametrize("gaps", [(0, 0), (1, 0)], ids=str)
+@pytest.mark.parametrize("length", [2, 5, 8])
+def test_short_columns_of_a_block_of_several_warps(kernels, length, gaps):
+    random = np.random.default_rng(0)
+    for dtype in (F16, F32, C64):
+        sizes = [1096, length, 264]
+        source, out = (Operand(dtype, sizes, dense_strides(sizes, gap=gap), 0, random) for gap in gaps)
+        assert run_and_compare(kernels, source, out, 1)[0] == COLUMNS
+
+
 @pytest.mark.parametrize("gaps", [(1, 0), (3, 2)], ids=str)
 def test_short_rows_that_no_vectors_fit_are_columns(kernels, gaps):
     random = np.random.default_rng(0)

@@ -288,7 +288,8 @@ def test_rows_that_tiles_do_not_support(planner, problem, path):
 @pytest.mark.parametrize(
     ("problem", "sums"),
     [
-        (Problem([253], 0, 20589, BFLOAT16), 1),
+        (Problem([1024], 0, 20589, BFLOAT16), 1),
+        (Problem([1023], 0, 4096, BFLOAT16), 0),  # a block has several units of each destination by chance
         (Problem([2**20], 0, 944692, BFLOAT16), 1),
         (Problem([6, 5000], 1, 4096, FLOAT16), 1),
         (Problem([2**20], 0, 2047), 0),
@@ -301,6 +302,21 @@ def test_rows_that_tiles_do_not_support(planner, problem, path):
 def test_blocks_sum_units_of_less_than_16_bytes(planner, problem, sums):
     (plan,) = problem.slices(planner)
     assert (plan.path, plan.block_sums) == (ATOMIC, sums)
+
+
+@pytest.mark.parametrize(
+    ("problem", "path"),
+    [
+        (Problem([253], 0, 20589, BFLOAT16), BINS),  # 12 us of additions to each of 4 lines
+        (Problem([7, 17], 1, 6199, BFLOAT16), BINS),
+        (Problem([9, 17], 1, 6199, BFLOAT16), ATOMIC),
+        (Problem([8, 17], 1, 6199, BFLOAT16), ATOMIC),  # a row is one addition
+        (Problem([253], 0, 4096, BFLOAT16), ATOMIC),
+        (Problem([253], 0, 20589, BOOL), ATOMIC),
+    ],
+)
+def test_additions_that_queue_up_in_few_lines_take_bins(planner, problem, path):
+    assert [plan.path for plan in problem.slices(planner)] == [path]
 
 
 @pytest.mark.parametrize("dtype", [UINT8, BFLOAT16, FLOAT32, FLOAT64])

@@ -157,7 +157,9 @@ def check(problem: Problem, plan: dict, limit: int = LIMIT) -> None:
         assert plan["shifted"] or length % values == 0
         assert blocks == rows * (tiles if plan["path"] == SPLIT_ROWS else 1)
     else:
-        assert x & (x - 1) == 0 and x <= (plan["threads"] if plan["shared_tiles"] else 32)
+        # The threads of a column exchange their totals within a warp, unless one has the whole column.
+        side_by_side = plan["shared_tiles"] or length <= units
+        assert x & (x - 1) == 0 and x <= (plan["threads"] if side_by_side else 32)
         if plan["shared_tiles"]:
             assert values == 1
             check_tiles(problem, plan, 32 * warps // x * units)
@@ -269,6 +271,23 @@ def test_blocks_copy_tiles_together(planner, sizes, dtypes, order, shared):
     (plan,) = plans(planner, problem.given())
     check(problem, plan)
     assert plan["shared_tiles"] == shared and plan["path"] in (COLUMNS, SPLIT_COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "sizes, dtype, x, units, values",
+    [
+        ([64132, 2, 144], FLOAT32, 256, 4, 4),
+        ([3259, 4, 1420], FLOAT16, 256, 4, 1),
+        ([4096, 8, 100], FLOAT32, 128, 8, 4),  # more blocks
+        ([4096, 9, 100], FLOAT32, 32, 8, 4),
+        ([100, 8, 4096], FLOAT32, 32, 8, 4),  # no more than there are
+    ],
+)
+def test_short_columns_lie_side_by_side_in_all_warps_of_a_block(planner, sizes, dtype, x, units, values):
+    problem = Problem(sizes, [math.prod(sizes[:d]) for d in range(3)], 1, (dtype, dtype))
+    (plan,) = plans(planner, problem.given())
+    check(problem, plan)
+    assert (plan["x"], plan["units"], plan["values"]) == (x, units, values) and not plan["shared_tiles"]
 
 
 @pytest.mark.parametrize("rows, x, units", [(248, 4, 16), (10**6, 256, 96)])

@@ -192,9 +192,9 @@ struct BlockSums {
   }
 };
 
-// The same for units of less than 16 bytes. If some warp of a block has several first units with
-// one destination, warps sum the units with one destination, and the block adds those that a warp
-// has several of once. Otherwise each unit is added by itself.
+// The same for units of less than 16 bytes. If no warp of a block has several first units with one
+// destination, each unit is added by itself. Otherwise warps sum the units with one destination,
+// and the block sums all units with a destination that a warp has several times.
 template <typename T, int V>
 __global__ __launch_bounds__(kAtomicThreads, 4) void add_block_sums(const AtomicArgs args,
                                                                     uint32_t block_units) {

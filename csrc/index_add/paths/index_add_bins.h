@@ -19,8 +19,9 @@ constexpr int kMaxBinBytes = 48 << 10;      // one copy of the bins
 constexpr int kBinSharedBytes = 160 << 10;  // all copies of a block
 constexpr int kBinOuterGroup = 4;           // outer indices of a block, where there are many
 constexpr int kBinGroupCopies = 4;          // least copies of their bins
-constexpr int kMaxBinRow = 4;
-constexpr int kBinSumsX = 32, kBinSumsY = 8;  // threads that add up the sums of splits
+constexpr int kMaxBinRow = 4, kMaxQueuedBinRow = 8;  // values
+constexpr double kQueuedAddition = 2.4e-3;           // the time of one of the additions to a line
+constexpr int kBinSumsX = 32, kBinSumsY = 8;         // threads that add up the sums of splits
 
 struct BinArgs {
   void* self = nullptr;          // [outer][bin][row], strided
@@ -56,10 +57,18 @@ inline bool takes_few_bins(const Problem& problem, const Layout& layout, const T
   if (is_ordered(problem)) return false;
   const int64_t width = layout.inner.size;
   const auto bytes = static_cast<int64_t>(accumulator_bytes(problem.dtype));
-  return width <= kMaxBinRow && problem.bins > 0 &&
+  const int64_t values = problem.entries * width * layout.outer_size;
+  const int64_t self_bytes =
+      problem.bins * width * layout.outer_size * static_cast<int64_t>(size_of(problem.dtype));
+  const auto additions = static_cast<double>(values / values_per_access(problem, layout));
+  const auto lines = static_cast<double>(ceil_div<int64_t>(self_bytes, 128));
+  // Booleans are stored instead of added.
+  const bool queues =
+      problem.dtype != DType::kBool && additions * kQueuedAddition > tuning.least_queue * lines;
+  return width <= (queues ? kMaxQueuedBinRow : kMaxBinRow) && problem.bins > 0 &&
          problem.bins <= kMaxBinBytes / (bytes * width) && problem.entries >= 4 * problem.bins &&
-         problem.entries * width * layout.outer_size >= tuning.min_bin_values &&
-         problem.entries <= kMaxIndex32 / kMaxBinRow;
+         (queues || values >= tuning.min_bin_values) &&
+         problem.entries <= kMaxIndex32 / kMaxQueuedBinRow;
 }
 
 inline BinsPlan plan_bins(const Problem& problem, const Layout& layout, const Device& device) {
