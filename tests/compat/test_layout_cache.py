@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_ops import _layout, _layout_convolution, layout_cache
 from torch_ops._layout_cache import Times
+from torch_ops._layout_convolution import Fastest
 
 from ..support.layouts import MEASURE, convert, fake_measurement, layouts, stack  # noqa: F401
 from ..support.runtime import captured
@@ -29,7 +30,7 @@ def without_a_clock(monkeypatch):
     def fastest(step, idle=0.0):
         step()
         steps.append(step)
-        return float(len(steps))
+        return Fastest(float(len(steps)), 0.5)
 
     monkeypatch.setattr(_layout, "measure", MEASURE)
     monkeypatch.setattr(_layout_convolution, "_fastest", fastest)
@@ -46,6 +47,28 @@ def test_what_is_measured(without_a_clock):
     conv(x.requires_grad_())
     assert list(layout_cache._times.values())[-1] == Times(8, 11, 2 * 10, 2 * 13), "gradients are converted, too"
     assert torch.equal(torch.get_rng_state(), state) and not conv.weight.grad
+
+
+@pytest.mark.parametrize(
+    ("aten", "own", "is_own"),
+    [
+        (Fastest(1.0, 0.2), Fastest(0.7, 0.2), True),
+        (Fastest(1.0, 0.2), Fastest(0.9, 0.2), False),  # two measurements of one kernel may differ as much
+        (Fastest(0.2, 1.0), Fastest(0.2, 0.5), False),  # the host's time alone
+        (Fastest(0.2, 1.0), Fastest(0.1, 1.2), False),  # the host would make it slower
+        (Fastest(0.2, 1.0), Fastest(0.1, 0.9), True),
+    ],
+)
+def test_gpuopts_operator_must_have_faster_kernels(monkeypatch, aten, own, is_own):
+    def fastest(step, idle=0.0):
+        return own if getattr(step, "args", ()) == (True,) else aten
+
+    monkeypatch.setattr(_layout_convolution, "_fastest", fastest)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    layer = ("conv1d", (1,), (0,), (1,), (), 1)
+    times = MEASURE(layer, (2, 4, 16), (6, 4, 3), True, torch.float32, torch.device("cpu"), (False, False))
+    assert times.own == (is_own, is_own)
+    assert times.contiguous == times.channels_last == (own if is_own else aten).ms
 
 
 def test_a_layout_that_fails_is_not_chosen(without_a_clock, monkeypatch, tmp_path):
@@ -183,9 +206,9 @@ def test_the_longer_of_two_times_counts():
     def sleep():
         time.sleep(0.002)
 
-    assert 2 <= _layout_convolution._fastest(sleep) < 5, "the host's"
-    assert _layout_convolution._fastest(sleep, idle=2.0) < 3
-    assert _layout_convolution._fastest(lambda: torch.cuda._sleep(6_000_000)) > 2, "the GPU's"
+    assert 2 <= _layout_convolution._fastest(sleep).ms < 5, "the host's"
+    assert _layout_convolution._fastest(sleep, idle=2.0).ms < 3
+    assert _layout_convolution._fastest(lambda: torch.cuda._sleep(6_000_000)).ms > 2, "the GPU's"
 
 
 @pytest.mark.gpu

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from torch_ops import _layout, _layout_runs, layout_cache
 from torch_ops._layout_cache import Times
-from torch_ops._layout_runs import NOISE, Decision, Visit
+from torch_ops._layout_runs import MARGIN, Decision, Visit
 
 from ..support.layouts import FASTER, SLOWER, convert, fake_measurement, layouts  # noqa: F401
 from ..support.runtime import deterministic_algorithms
@@ -125,7 +125,7 @@ def test_the_cheapest_assignment_of_a_run():
         for visit, is_last in zip(run, last, strict=True):
             times = visit.decision.times
             total += times.input * (is_last != before)
-            total += times.channels_last * NOISE if is_last else times.contiguous
+            total += times.channels_last * MARGIN if is_last else times.contiguous
             before = is_last
         return total + end * before
 
