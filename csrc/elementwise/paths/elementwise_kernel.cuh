@@ -14,14 +14,10 @@
 
 namespace gpuopt::elementwise {
 
-// Grids that are too large to overlap skip both instructions. launch_dependents() lets the GPU
-// start a block each 1.25 ns at most (H200), and a block that moves 4 KB takes 1 ns of the memory's
-// time.
+// launch_dependents() lets the GPU start a block each 1.25 ns at most (H200), and a block that
+// moves 4 KB takes 1 ns of the memory's time. So grids of many such blocks do not call it.
 __device__ __forceinline__ void launch_next() {
   if (gridDim.x <= kMostOverlappingBlocks) launch_dependents();
-}
-__device__ __forceinline__ void wait_for_previous() {
-  if (gridDim.x <= kMostOverlappingBlocks) grid_dependency_wait();
 }
 
 // ---------------------------------------------------------------- vector
@@ -158,7 +154,7 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t offsets[kVecs][F::kInputs + 1];
   Vec<T, N> in[kVecs][F::kInputs];
   launch_next();
-  wait_for_previous();
+  grid_dependency_wait();
 #pragma unroll
   for (int u = 0; u < kVecs; ++u) {
     const uint32_t vec = first + u * kThreads;
@@ -236,7 +232,7 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t inner = args.sizes[0].divisor;
   uint32_t row_offsets[F::kInputs + 1] = {};
   add_outer_offsets(args, 1, row, row_offsets);
-  wait_for_previous();
+  grid_dependency_wait();
 
   // Load a vector of each input that is linear, or of all inputs if the vector lies in one row.
   Vec<T, N> in[F::kInputs];
@@ -301,7 +297,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out) / sizeof(T) % N);
   const RowSpan span = row_span(vec, shift, N, args.sizes[0].divisor);
   const int count = span.end - span.begin;
-  wait_for_previous();
+  grid_dependency_wait();
 
   Vec<T, N> in[F::kInputs];
 #pragma unroll
@@ -333,7 +329,7 @@ __global__ void __launch_bounds__(kThreads)
     // Counts are less than 2^31, so the sum fits 32 bits.
     find_offsets(args, min(first + s * kThreads, args.numel - 1), offsets[s]);
   }
-  wait_for_previous();
+  grid_dependency_wait();
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
     const auto load = [&](auto type) {
