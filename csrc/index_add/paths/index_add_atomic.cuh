@@ -28,6 +28,17 @@ struct UnitOrigin {
   }
 };
 
+// Adds a vector of values to memory.
+template <typename T, int V>
+__device__ __forceinline__ void add_vec(const AtomicArgs& args, T* address, const Vec<T, V>& vec) {
+  if constexpr (V > 1) {
+    atomic_add_vec(address, vec);
+  } else {
+    atomic_add(address, vec.values[0], reinterpret_cast<const T*>(args.first_byte),
+               reinterpret_cast<const T*>(args.end_byte));
+  }
+}
+
 // The N units of a thread, `step` apart: their values, bins and addresses.
 template <typename T, int V, int N>
 struct Addends {
@@ -71,28 +82,14 @@ struct Addends {
     for (int i = 0; i < V; ++i) {
       vec.values[i] = from_compute<T>(scaled(to_compute(vec.values[i]), alpha));
     }
-    T* address = to[u] + bins[u] * args.bin_stride;
-    if constexpr (V > 1) {
-      atomic_add_vec(address, vec);
-    } else {
-      atomic_add(address, vec.values[0], reinterpret_cast<const T*>(args.first_byte),
-                 reinterpret_cast<const T*>(args.end_byte));
-    }
+    add_vec(args, to[u] + bins[u] * args.bin_stride, vec);
   }
 };
 
 // Adds sums to memory, in parts that T can hold.
 template <typename T, int V>
 __device__ __forceinline__ void add_sums(const AtomicArgs& args, T* address, Sums<T, V>& sums) {
-  for (bool more = true; more;) {
-    const Vec<T, V> vec = sums.take(more);
-    if constexpr (V > 1) {
-      atomic_add_vec(address, vec);
-    } else {
-      atomic_add(address, vec.values[0], reinterpret_cast<const T*>(args.first_byte),
-                 reinterpret_cast<const T*>(args.end_byte));
-    }
-  }
+  for (bool more = true; more;) add_vec(args, address, sums.take(more));
 }
 
 // Gives the sum of the lanes in `alike` to the first one, and returns whether this lane is it. All
