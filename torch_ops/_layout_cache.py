@@ -45,7 +45,7 @@ class Problem(NamedTuple):
 class Times(NamedTuple):
     """Milliseconds of a layer in each layout, and of the conversions of its input and its result. Infinity if it fails.
 
-    Each is the time of the GPU or of the host, whichever is longer.
+    Each is the time of the GPU and that of the host, together.
     In each layout, the operator of gpuopt and ATen's convolution were measured. ``own`` tells where gpuopt's is the faster one.
     """
 

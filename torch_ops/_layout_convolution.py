@@ -102,8 +102,8 @@ class Fastest(NamedTuple):
 
     @property
     def ms(self) -> float:
-        """Of the one that takes longer, because the other one does not wait for it."""
-        return max(self)
+        """Of both together. A model waits for one of them, and a layer does not know for which."""
+        return sum(self)
 
 
 def _fastest(step: Callable[[], object], idle: float = 0.0) -> Fastest:
@@ -168,7 +168,7 @@ def measure(
             if any(gradients):
                 # autograd's thread is woken once for a model.
                 one = scratch(1).requires_grad_()
-                idle = _fastest(lambda: torch.autograd.grad(one.view_as(one), one, one)).ms
+                idle = _fastest(lambda: torch.autograd.grad(one.view_as(one), one, one)).host
             contiguous, own, _ = layer_ms(signal.detach(), False)
             into = _fastest(lambda: in_layout(signal, True)).ms * (1 + gradients[0])
             channels_last, own_last, result = layer_ms(in_layout(signal, True), True)

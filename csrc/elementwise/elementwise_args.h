@@ -15,11 +15,6 @@ constexpr int kMaxDims = 25;
 // time of a small problem: dimensions of three operands take 24 bytes each.
 constexpr int kKernelDims = 6;
 
-// Larger grids of blocks with one vector for each thread do not overlap the launch before them.
-// Overlapped, x * 2.5 in fp32 took 5.60 us in 4224 blocks and 8.33 in 6336, else 5.96 and 8.00
-// (H200, 2026-11-28).
-constexpr int64_t kMostOverlappingBlocks = 1 << 12;
-
 // The threads of a block, measured on an H200 with mul (microseconds, fp32 / bf16; L2 flushed):
 //   dense, 2^25:  128 threads x 1 vector 98.1 / 52.7, x 2 98.5 / 52.1, x 4 99.0 / 52.8;
 //                 256 x 1 98.4 / 53.0, 512 x 1 98.8 / 53.1, 1024 x 1 98.5 / 53.0

@@ -23,6 +23,7 @@ enum class Path : uint8_t {
   kSplitRows,     // every tile of a row has a block
   kColumns,       // threads run along another dimension; a block scans its columns, tile by tile
   kSplitColumns,  // every tile of the columns has a block
+  kAlone,         // a thread scans a row
 };
 
 namespace detail {
@@ -90,7 +91,7 @@ inline bool rows_are_alike(const Problem& problem, const Layout& layout, int val
     return reinterpret_cast<uintptr_t>(problem.data(k)) / problem.item(k) % values;
   };
   return all_tensors(problem, problem.scanned, [&](int k) {
-    return problem.scanned.stride(k) == 1 && offset(k) == offset(1) &&
+    return offset(k) == offset(1) &&
            std::all_of(layout.outer, layout.outer + layout.num_outer, [&](const Dim& dim) {
              return (dim.stride(k) - dim.out_stride) % values == 0;
            });
@@ -130,6 +131,10 @@ inline void plan_rows(Layout& layout, const Problem& problem, const Kernels& ker
   const Dim& line = problem.scanned;
   layout.second_is_one = line.second_stride == 0;
   layout.units = kernels.single_units;
+  const bool in_order = all_tensors(problem, line, [&](int k) { return line.stride(k) == 1; });
+  const bool alike = in_order && rows_are_alike(problem, layout, kernels.values);
+  const bool skewed =
+      in_order && !alike && length >= tuning.skewed_length && layout.rows >= tuning.skewed_rows;
   // Rows behind each other are aligned as a whole, whatever their length.
   const int64_t vec_chunk = 32 * kernels.units * kernels.values;
   const bool dense =
@@ -150,7 +155,7 @@ inline void plan_rows(Layout& layout, const Problem& problem, const Kernels& ker
     layout.values = kernels.values;
     layout.units = kernels.units;
   } else if (kernels.values > 1 && length > int64_t{32} * kernels.single_units &&
-             rows_are_alike(problem, layout, kernels.values)) {
+             (alike || skewed)) {
     layout.shifted = true;
     layout.values = kernels.values;
     layout.units = kernels.units;
@@ -159,7 +164,8 @@ inline void plan_rows(Layout& layout, const Problem& problem, const Kernels& ker
   if (length <= chunk && !layout.shifted) return plan_packed(layout, length, chunk);
   const int64_t covered = length + (layout.shifted ? layout.values - 1 : 0);
   layout.tiles = ceil_div<int64_t>(covered, chunk * kMaxWarps);
-  if (layout.tiles > tuning.unsplit_tiles && layout.rows < tuning.split_rows_below) {
+  const bool may_split = layout.rows < tuning.split_rows_below && !(skewed && layout.shifted);
+  if (layout.tiles > tuning.unsplit_tiles && may_split) {
     layout.path = Path::kSplitRows;
     layout.warps = kMaxWarps;
     const int times = tile_times(layout.rows * layout.tiles, tuning);
@@ -261,7 +267,28 @@ inline void plan_shared_columns(Layout& layout, const Problem& problem, const Ke
       [&](int64_t tiles) { return units * std::min(2, tile_times(tiles, tuning)); }, tuning);
 }
 
-// `inner`: columns are innermost in the input and in the result.
+// Whether there are enough columns for threads that scan them alone. `inner`: columns are innermost
+// in the input and in the result.
+inline bool fit_alone(const Layout& layout, const Problem& problem, bool inner,
+                      const Tuning& tuning) {
+  const int64_t least = tuning.alone_columns * std::min(problem.scanned.size, tuning.alone_rows);
+  return inner && layout.rows * layout.column.size >= least;
+}
+
+// The columns are the innermost dimension of the rows.
+inline void plan_alone(Layout& layout) {
+  std::copy_backward(layout.outer, layout.outer + layout.num_outer,
+                     layout.outer + layout.num_outer + 1);
+  layout.outer[0] = layout.column;
+  ++layout.num_outer;
+  layout.rows *= layout.column.size;
+  layout.column = {};
+  layout.path = Path::kAlone;
+  layout.units = 1;
+  layout.warps = kMaxWarps;
+  layout.blocks = ceil_div<int64_t>(layout.rows, kThreads);
+}
+
 inline void plan_columns(Layout& layout, const Problem& problem, const Kernels& kernels, bool inner,
                          const Tuning& tuning) {
   layout.second_is_one = layout.column.second_stride == 0;
@@ -274,10 +301,10 @@ inline void plan_columns(Layout& layout, const Problem& problem, const Kernels& 
     layout.values = kernels.values;
     return plan_unit_columns(layout, problem, kernels, tuning);
   }
+  if (fit_alone(layout, problem, inner, tuning)) return plan_alone(layout);
   const auto bytes = std::max<size_t>(kernels.value_bytes, problem.item(1));
   const int64_t values = layout.rows * layout.column.size * problem.scanned.size;
-  const bool is_short = problem.scanned.size <= kColumnRows / kernels.inputs;
-  if (inner && (bytes > 2 || values < tuning.shared_values || is_short)) {
+  if (inner && (bytes > 2 || values < tuning.shared_values)) {
     return plan_unit_columns(layout, problem, kernels, tuning);
   }
   plan_shared_columns(layout, problem, kernels, tuning);
@@ -320,7 +347,11 @@ inline Layout make_layout(const Problem& problem, const Kernels& kernels, const 
     // Short rows that no vectors fit are columns that lie across memory.
     Layout by_rows = layout;
     plan_rows(by_rows, problem, kernels, tuning);
-    columns = by_rows.path == Path::kPacked && by_rows.values == 1 && kernels.values > 1;
+    const int64_t length = problem.scanned.size;
+    const bool is_short =
+        by_rows.path == Path::kPacked ||
+        (length < tuning.skewed_length && by_rows.rows * length >= tuning.shared_values);
+    columns = is_short && by_rows.values == 1 && kernels.values > 1;
   }
   if (columns && is_moved && inner_columns && is_wide) {
     layout.second_column = take_outer(layout, closest);

@@ -18,7 +18,7 @@ struct Plan {
   Path path = Path::kPacked;
   int values = 1;                     // of a unit
   Packing packing = Packing::kWhole;  // kPacked
-  // kRows, kSplitRows: vectors are aligned, but rows begin and end inside of vectors.
+  // kRows, kSplitRows: vectors of the result are aligned, but rows begin and end inside of vectors.
   bool shifted = false;
   bool shared_tiles = false;
   LaunchShape launch;
@@ -168,7 +168,8 @@ inline LaunchShape launch_of(const Layout& layout, const Kernels& kernels, const
   shape.threads = static_cast<unsigned>(kWarp * layout.warps);
   shape.use_pdl = true;
   if (clusters) shape.cluster = static_cast<unsigned>(layout.tiles);
-  const bool staged = layout.path != Path::kPacked && layout.path != Path::kRows;
+  const bool staged =
+      layout.path != Path::kPacked && layout.path != Path::kRows && layout.path != Path::kAlone;
   // Columns that a block scans tile by tile have the next tile in a second buffer.
   const int buffers = layout.path == Path::kColumns && layout.tiles > 1 ? 2 : 1;
   const int unit_bytes = layout.values * kernels.value_bytes * kernels.inputs;

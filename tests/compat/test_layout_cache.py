@@ -43,9 +43,11 @@ def test_what_is_measured(without_a_clock):
     state = torch.get_rng_state()
     with torch.no_grad():
         conv(x)
-    assert list(layout_cache._times.values()) == [Times(1, 4, 3, 6)], "one conversion each"
+    assert list(layout_cache._times.values()) == [Times(1.5, 4.5, 3.5, 6.5)], "one conversion each"
     conv(x.requires_grad_())
-    assert list(layout_cache._times.values())[-1] == Times(8, 11, 2 * 10, 2 * 13), "gradients are converted, too"
+    assert list(layout_cache._times.values())[-1] == Times(8.5, 11.5, 2 * 10.5, 2 * 13.5), (
+        "gradients are converted, too"
+    )
     assert torch.equal(torch.get_rng_state(), state) and not conv.weight.grad
 
 

@@ -27,6 +27,7 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shap
 }
 
 inline void launch_dependents() {}
+inline void launch_next() {}
 inline void grid_dependency_wait() {}
 
 }  // namespace gpuopt

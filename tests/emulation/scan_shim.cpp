@@ -20,7 +20,8 @@ Device device;
 // Limits that tests lower, because small problems would not reach them. Without patience, blocks
 // run from the last one to the first one, so that none finds what others publish.
 extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t launch_limit,
-                           int64_t patience, int64_t has_clusters, int64_t shared_values) {
+                           int64_t patience, int64_t has_clusters, int64_t shared_values,
+                           int64_t alone_columns, int64_t skewed_rows) {
   tuning.unsplit_tiles = unsplit_tiles;
   tuning.wide_blocks = wide_blocks;
   tuning.launch_limit = launch_limit;
@@ -31,6 +32,8 @@ extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t l
     emulator::before_block = [] { blockIdx.x = gridDim.x - 1 - blockIdx.x; };
   }
   tuning.shared_values = shared_values;
+  tuning.alone_columns = alone_columns;
+  tuning.skewed_rows = skewed_rows;
 }
 
 // Runs a cumulative sum, or a linear recurrence if there is a second input. Returns the plans of

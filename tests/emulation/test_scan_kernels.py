@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..plan.scan_problem import COLUMNS, PACKED, ROWS, SPLIT_COLUMNS, SPLIT_ROWS, Given
+from ..plan.scan_problem import ALONE, COLUMNS, PACKED, ROWS, SPLIT_COLUMNS, SPLIT_ROWS, Given
 from ..support.seeded import seeded
 from .build import load
 from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType, Operand
@@ -29,8 +29,10 @@ def set_limits(
     patience=2**17,
     clusters=True,
     shared_values=2**22,
+    alone_columns=512,
+    skewed_rows=528,
 ):
-    limits = (unsplit_tiles, wide_blocks, launch_limit, patience, clusters, shared_values)
+    limits = (unsplit_tiles, wide_blocks, launch_limit, patience, clusters, shared_values, alone_columns, skewed_rows)
     kernels.set_limits(*(ctypes.c_int64(n) for n in limits))
 
 
@@ -146,13 +148,20 @@ def test_any_problem(kernels, limits):
         problem=problems(), unsplit=st.sampled_from([0, 1, 4]), wide=st.sampled_from([0, 528]), clusters=st.booleans()
     )
     def check(problem, unsplit, wide, clusters):
-        # Clusters are of rows, and limits of shared tiles are of columns, so one choice is for both.
-        limits(unsplit, wide, clusters=clusters, shared_values=0 if clusters else 2**22)
+        # Clusters are of rows, and other limits of columns, so one choice is for all of them.
+        limits(
+            unsplit,
+            wide,
+            clusters=clusters,
+            shared_values=0 if clusters else 2**22,
+            alone_columns=wide,
+            skewed_rows=wide,
+        )
         taken.add(run_and_compare(kernels, *problem))
 
     check()
-    assert {path for path, _ in taken} == {PACKED, ROWS, SPLIT_ROWS, COLUMNS, SPLIT_COLUMNS}
-    assert len(taken) >= 9
+    assert {path for path, _ in taken} == {PACKED, ROWS, SPLIT_ROWS, COLUMNS, SPLIT_COLUMNS, ALONE}
+    assert len(taken) >= 10
 
 
 @pytest.mark.parametrize("dtype", [F16, F32, C64], ids=str)
@@ -240,14 +249,39 @@ def test_columns_with_gaps(kernels, limits, dtype, gaps, shared_values):
     assert run_and_compare(kernels, source, out, 1)[1] == (gaps == (0, 0))
 
 
-@pytest.mark.parametrize("gaps", [(0, 0), (1, 0)], ids=str)
 @pytest.mark.parametrize("length", [2, 5, 8])
-def test_short_columns_of_a_block_of_several_warps(kernels, length, gaps):
+def test_short_columns_of_a_block_of_several_warps(kernels, length):
     random = np.random.default_rng(0)
     for dtype in (F16, F32, C64):
         sizes = [1096, length, 264]
-        source, out = (Operand(dtype, sizes, dense_strides(sizes, gap=gap), 0, random) for gap in gaps)
-        assert run_and_compare(kernels, source, out, 1)[0] == COLUMNS
+        source, out = (Operand(dtype, sizes, dense_strides(sizes), 0, random) for _ in range(2))
+        assert run_and_compare(kernels, source, out, 1) == (COLUMNS, True)
+
+
+@pytest.mark.parametrize("length", [2, 5, 16, 17, 40])
+def test_threads_scan_columns_alone(kernels, limits, length):
+    """Any dtype, any length beside the 4, 8 or 16 values of a tile, any strides, and rows beyond the columns of a block."""
+    limits(alone_columns=0)
+    random = np.random.default_rng(0)
+    for k, dtype in enumerate([F16, F32, F64, C64, *TYPES[1:7]]):
+        sizes = [37, length, 9]
+        source, out = (Operand(dtype, sizes, dense_strides(sizes, gap=gap), 0, random) for gap in (k % 3, 1))
+        assert run_and_compare(kernels, source, out, 1, k % 2 == 1, k % 4 > 1) == (ALONE, False)
+    limits(alone_columns=0, launch_limit=40)
+    run_and_compare(kernels, *(Operand(F32, sizes, dense_strides(sizes, gap=1), 0, random) for _ in range(2)), 1)
+
+
+@pytest.mark.parametrize("dtypes", [(F16, F16), (F32, F32), (F64, F64), (F16, F32), (TYPES[1], TYPES[5])], ids=str)
+def test_rows_that_begin_elsewhere_in_a_vector_than_their_results(kernels, limits, dtypes):
+    """Units of 2 to 16 bytes are cut out of two vectors of the input."""
+    limits(skewed_rows=0)
+    random = np.random.default_rng(0)
+    for length, offset, gap in [(512, 1, 0), (2061, 3, 1), (4500, 0, 3), (8000, 5, 2)]:
+        for reverse in (False, True):
+            source = Operand(dtypes[0], [length, 3], dense_strides([length, 3], gap=gap), offset, random)
+            out = Operand(dtypes[1], [length, 3], dense_strides([length, 3]), 0, random)
+            path, vecs = run_and_compare(kernels, source, out, 0, reverse, exclusive=reverse)
+            assert (path, vecs) == (ROWS, True)
 
 
 @pytest.mark.parametrize("gaps", [(1, 0), (3, 2)], ids=str)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..plan.scan_problem import COLUMNS, PACKED, ROWS, SPLIT_COLUMNS, SPLIT_ROWS, Given
+from ..plan.scan_problem import ALONE, COLUMNS, PACKED, ROWS, SPLIT_COLUMNS, SPLIT_ROWS, Given
 from ..support.seeded import seeded
 from .dtypes import COMPLEX, F16, F32, TYPES, DType, Operand
 from .test_scan_kernels import F64, dense_strides, kernels, launch, limits
@@ -148,12 +148,12 @@ def test_any_problem(kernels, limits):
     @seeded(350)
     @given(problem=problems(), unsplit=st.sampled_from([0, 1, 4]), wide=st.sampled_from([0, 528]))
     def check(problem, unsplit, wide):
-        limits(unsplit, wide, shared_values=0 if wide else 2**22)
+        limits(unsplit, wide, shared_values=0 if wide else 2**22, alone_columns=528 - wide, skewed_rows=wide)
         taken.add(problem.check(kernels))
 
     check()
-    assert {path for path, _ in taken} == {PACKED, ROWS, SPLIT_ROWS, COLUMNS, SPLIT_COLUMNS}
-    assert len(taken) >= 9
+    assert {path for path, _ in taken} == {PACKED, ROWS, SPLIT_ROWS, COLUMNS, SPLIT_COLUMNS, ALONE}
+    assert len(taken) >= 10
 
 
 SHAPES = [
@@ -207,6 +207,36 @@ def test_broadcast_factors(kernels, sizes, scanned, path, vecs, varies):
         if varies == "scanned" and scanned == 0 and sizes[0] % 4:
             vecs = False  # rows begin at other offsets in a vector than the factors
         assert taken == (path, vecs)
+
+
+@pytest.mark.parametrize("dtype", [F16, F32, C64], ids=str)
+def test_rows_whose_inputs_begin_elsewhere_in_a_vector(kernels, limits, dtype):
+    """Each input is cut out of its own vectors, or there is one factor."""
+    limits(skewed_rows=0)
+    random = np.random.default_rng(2)
+    for length in (600, 2061, 4000):
+        sizes = [length, 2]
+        for a, b, offset in [
+            ([1, length], [1, length + 1], 1),
+            ([1, length + 3], [1, length], 0),
+            ([0, 1], [1, length + 1], 1),
+        ]:
+            for reverse in (False, True):
+                strides = {"a_strides": a, "b_strides": b, "offset": offset}
+                problem = make(dtype, sizes, 0, random, reverse, not reverse, True, zeros=False, **strides)
+                path, vecs = problem.check(kernels)
+                assert (path, vecs) == (ROWS, True)
+
+
+@pytest.mark.parametrize("dtype", [F16, F32, C64], ids=str)
+@pytest.mark.parametrize("length", [3, 16, 29])
+def test_threads_scan_columns_alone(kernels, limits, dtype, length):
+    limits(alone_columns=0)
+    random = np.random.default_rng(4)
+    for reverse in (False, True):
+        for a_strides in (None, [0, 1, 0], [1, 0, 41]):
+            problem = make(dtype, [41, length, 9], 1, random, reverse, not reverse, reverse, a_strides, zeros=False)
+            assert problem.check(kernels) == (ALONE, False)
 
 
 @pytest.mark.parametrize("sizes, scanned", [([300_011], 0), ([2, 150_003], 1)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-PACKED, ROWS, SPLIT_ROWS, COLUMNS, SPLIT_COLUMNS = range(5)  # scan::Path
+PACKED, ROWS, SPLIT_ROWS, COLUMNS, SPLIT_COLUMNS, ALONE = range(6)  # scan::Path
 
 
 class Given(ctypes.Structure):

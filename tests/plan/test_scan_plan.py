@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tools.test_build import load
 
 from ..support.seeded import seeded
-from .scan_problem import COLUMNS, PACKED, ROWS, SPLIT_COLUMNS, SPLIT_ROWS, Given
+from .scan_problem import ALONE, COLUMNS, PACKED, ROWS, SPLIT_COLUMNS, SPLIT_ROWS, Given
 
 UINT8, INT64, FLOAT16, FLOAT32, COMPLEX128 = 1, 5, 6, 8, 12
 ITEM = {UINT8: 1, INT64: 8, FLOAT16: 2, FLOAT32: 4, COMPLEX128: 16}
@@ -128,7 +128,7 @@ def check(problem: Problem, plan: dict, limit: int = LIMIT) -> None:
     assert max(blocks, rows, plan["column_tiles"] * x) <= limit and len(plan["outer"]["sizes"]) <= MOST_DIMS
     if values > 1:
         offsets = [plan[name] // ITEM[dtype] % values for name, dtype in zip(("in", "out"), problem.dtypes)]
-        assert offsets[0] == offsets[1] and (plan["shifted"] or offsets[0] == 0)
+        assert plan["shifted"] or offsets == [0, 0]
     chunk = 32 * units * values
     runs, groups = -(-tiles // 16), -(-tiles // 256)
     assert plan["slots"] == tiles + runs + groups
@@ -156,6 +156,9 @@ def check(problem: Problem, plan: dict, limit: int = LIMIT) -> None:
         assert length > (256 if plan["shifted"] else chunk)
         assert plan["shifted"] or length % values == 0
         assert blocks == rows * (tiles if plan["path"] == SPLIT_ROWS else 1)
+    elif plan["path"] == ALONE:
+        assert values == 1 and columns == 1 and covers(blocks, plan["threads"], rows) and plan["threads"] == 256
+        assert plan["shared_bytes"] == 0
     else:
         # The threads of a column exchange their totals within a warp, unless one has the whole column.
         side_by_side = plan["shared_tiles"] or length <= units
@@ -211,7 +214,7 @@ def test_any_launch_is_valid(planner):
             taken.add((plan["path"], plan["values"] > 1))
 
     check_one()
-    assert taken == {(path, vecs) for path in range(5) for vecs in (False, True)}
+    assert taken == {(path, vecs) for path in range(5) for vecs in (False, True)} | {(ALONE, False)}
 
 
 @seeded(150)
@@ -255,9 +258,9 @@ def test_common_shapes_take_their_paths_in_vecs(planner, sizes, scanned, dtype, 
         ([33, 1641], (FLOAT16, FLOAT16), [0, 1], False),  # small
         ([155, 11160], (FLOAT16, FLOAT16), [0, 1], False),
         ([3, 2_000_000], (FLOAT16, FLOAT16), [0, 1], True),
-        ([250, 16, 4096], (FLOAT16, FLOAT16), [0, 1, 2], True),
-        ([250, 16, 4096], (FLOAT16, FLOAT32), [0, 1, 2], False),
-        ([250, 16, 4096], (FLOAT32, FLOAT32), [0, 1, 2], False),
+        ([250, 17000, 1], (FLOAT16, FLOAT16), [0, 1, 2], True),
+        ([250, 17000, 1], (FLOAT16, FLOAT32), [0, 1, 2], False),
+        ([250, 17000, 1], (FLOAT32, FLOAT32), [0, 1, 2], False),
         ([19, 500_000], (UINT8, INT64), [0, 1], False),
         ([96 * 96, 61, 64], (FLOAT32, FLOAT32), [1, 0, 2], True),  # channels-last
         ([32, 33], (FLOAT32, FLOAT32), [1, 0], True),
@@ -277,7 +280,6 @@ def test_blocks_copy_tiles_together(planner, sizes, dtypes, order, shared):
     "sizes, dtype, x, units, values",
     [
         ([64132, 2, 144], FLOAT32, 256, 4, 4),
-        ([3259, 4, 1420], FLOAT16, 256, 4, 1),
         ([4096, 8, 100], FLOAT32, 128, 8, 4),  # more blocks
         ([4096, 9, 100], FLOAT32, 32, 8, 4),
         ([100, 8, 4096], FLOAT32, 32, 8, 4),  # no more than there are
@@ -288,6 +290,34 @@ def test_short_columns_lie_side_by_side_in_all_warps_of_a_block(planner, sizes, 
     (plan,) = plans(planner, problem.given())
     check(problem, plan)
     assert (plan["x"], plan["units"], plan["values"]) == (x, units, values) and not plan["shared_tiles"]
+
+
+@pytest.mark.parametrize(
+    "sizes, dtypes, path",
+    [
+        ([3259, 4, 1420], (FLOAT16, FLOAT16), ALONE),
+        ([64133, 2, 144], (FLOAT32, FLOAT32), ALONE),
+        ([308294, 192, 1], (FLOAT16, FLOAT16), ALONE),
+        ([63, 16, 270], (UINT8, INT64), ALONE),
+        ([308288, 192, 1], (FLOAT16, FLOAT16), COLUMNS),  # in vectors
+        ([20001, 64, 1], (FLOAT16, FLOAT16), COLUMNS),  # too few for so many rows
+        ([12, 54, 208], (COMPLEX128, COMPLEX128), COLUMNS),
+    ],
+)
+def test_threads_scan_many_columns_alone_that_no_vectors_fit(planner, sizes, dtypes, path):
+    problem = Problem(sizes, [math.prod(sizes[:d]) for d in range(3)], 1, dtypes)
+    (plan,) = plans(planner, problem.given())
+    check(problem, plan)
+    assert plan["path"] == path
+
+
+@pytest.mark.parametrize("offsets, gap", [((1, 0), 0), ((0, 0), 1), ((3, 1), 2)], ids=str)
+def test_vectors_of_rows_need_not_be_aligned(planner, offsets, gap):
+    for dtypes in ((FLOAT16, FLOAT16), (FLOAT32, FLOAT32), (UINT8, INT64)):
+        problem = Problem([5100, 1000], [1, 5100 + gap], 0, dtypes, offsets)
+        (plan,) = plans(planner, problem.given())
+        check(problem, plan)
+        assert plan["shifted"] and plan["values"] == problem.values
 
 
 @pytest.mark.parametrize("rows, x, units", [(248, 4, 16), (10**6, 256, 96)])
@@ -349,6 +379,7 @@ def recurrence(sizes, scanned, a_strides, a_offset=0) -> Given:
         ([33, 300], 0, [1, 36], 0, PACKED, 1, False),
         ([2000, 3], 0, [1, 2000], 0, ROWS, 4, False),
         ([2000, 3], 0, [1, 2001], 0, ROWS, 1, False),  # rows begin inside a vector
+        ([2000, 600], 0, [1, 2001], 0, ROWS, 4, False),  # and there are many
         ([2000, 3], 0, [2, 4000], 0, ROWS, 1, False),
         ([2001, 3], 0, [1, 2001], 0, ROWS, 4, False),  # all begin at the same offset in a vector
         ([2001, 3], 0, [1, 2001], 1, ROWS, 1, False),

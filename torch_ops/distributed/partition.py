@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -171,6 +172,13 @@ def _ends(keys: Tensor) -> Iterator[Tensor]:
     yield keys & 0xFFFFFFFF
 
 
+def _check_entries(entries: int) -> None:
+    if entries > LARGEST:
+        raise ValueError(
+            f"partition: a rank must have at most {LARGEST} entries: expected more ranks for this graph, got {entries} entries on one"
+        )
+
+
 def _own_keys(chunks: Iterator[tuple[Tensor, Tensor]], num_nodes: int, bits: int, deal: Deal, device, peers) -> Tensor:
     """The edges of this rank's pairs of buckets, each once."""
     owners = torch.tensor(
@@ -185,6 +193,7 @@ def _own_keys(chunks: Iterator[tuple[Tensor, Tensor]], num_nodes: int, bits: int
     while True:
         keys = peers.together(next_keys)
         if not any(peers.gather(keys is not None)):
+            peers.together(functools.partial(_check_entries, sum(map(len, received))))
             keys = torch.cat(received)
             received.clear()
             return keys.unique()
@@ -268,7 +277,8 @@ def partition(
 
     Raises:
         TypeError, ValueError, IndexError: the slice is not an edge list, or names a vertex that does not exist. Or ranks disagree about
-            ``num_nodes`` or ``buckets``, or a block has 2^31 edges or more and the graph needs more buckets.
+            ``num_nodes`` or ``buckets``, or a block has 2^31 edges or more and the graph needs more buckets, or a rank gets 2^31 entries
+            or more and the graph needs more ranks.
         RankError: raised on the other ranks, and where a rank has died or exceeds the group's timeout.
     """
     peers = Peers("partition", group)

@@ -14,12 +14,6 @@
 
 namespace gpuopt::elementwise {
 
-// launch_dependents() lets the GPU start a block each 1.25 ns at most (H200), and a block that
-// moves 4 KB takes 1 ns of the memory's time. So grids of many such blocks do not call it.
-__device__ __forceinline__ void launch_next() {
-  if (gridDim.x <= kMostOverlappingBlocks) launch_dependents();
-}
-
 // ---------------------------------------------------------------- vector
 
 template <typename F, typename T, int kThreads>

@@ -62,7 +62,7 @@ __device__ __forceinline__ void store_record(Record* to, const Record& record) {
 template <int kPerThread>
 __global__ void __launch_bounds__(kThreads)
     clear_kernel(Record* const records, const int64_t count) {
-  launch_dependents();
+  launch_next();
   grid_dependency_wait();
   const int64_t first = int64_t{blockIdx.x} * (kThreads * kPerThread) + threadIdx.x;
 #pragma unroll

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8 ? 2 :
   using Tile = AnyColumnTile<Op, In, Mid, N, kShared>;
   __shared__ V totals[2][kMaxWarps * kWarp * N];
   __shared__ Carry carries[kBlockColumns<N, kShared>];
-  launch_dependents();
+  launch_next();
   grid_dependency_wait();
   const ColumnPlace<N> place = column_place<Op, N, kShared>(args, blockIdx.x);
   const uint32_t width = args.x * N, level = threadIdx.x / threads_of_level<kShared>(args);
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 :
   __shared__ Carry own_carries[kBlockColumns<N, kShared>];
   __shared__ Carry carries[kBlockColumns<N, kShared>];
   __shared__ int missing[1];
-  launch_dependents();
+  launch_next();
   grid_dependency_wait();
   // Neighbouring blocks have the same tile of neighbouring columns, and so neighbouring memory.
   const uint32_t chains = gridDim.x / args.tiles.divisor;

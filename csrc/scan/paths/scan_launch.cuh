@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "scan/paths/scan_alone.cuh"
 #include "scan/paths/scan_columns.cuh"
 #include "scan/paths/scan_packed.cuh"
 #include "scan/paths/scan_rows.cuh"
@@ -60,6 +61,15 @@ cudaError_t launch(const Op& op, const Plan& plan, const TileArgs& args, cudaStr
         if (plan.shared_tiles) return start_tiles(split_columns_kernel<Op, In, Mid, N, true>);
       }
       return start(split_columns_kernel<Op, In, Mid, N, false>);
+    case Path::kAlone:
+      if constexpr (N == 1) {
+        constexpr int kWords =
+            Op::kInputs * ceil_div<int>(sizeof(RawUnit<Op, In, 1>) / Op::kInputs, 4);
+        constexpr int kMost = kWords == 1 ? 4 : kWords == 2 ? 2 : 1;
+        if (plan.args.length <= kFewAlone) return start(alone_kernel<Op, In, Mid, 1>);
+        return start(alone_kernel<Op, In, Mid, kMost>);
+      }
+      break;
   }
   return cudaErrorInvalidValue;
 }

@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(128, kPackedBlocks<Op, In, N, kPacking == Pack
   using V = typename Op::Value;
   using M = Memory<Op, In, Mid, N, !kWhole>;
   constexpr int U = kUnits<Op, In, Mid, N>;
-  launch_dependents();
+  launch_next();
   grid_dependency_wait();
   const uint32_t lane = threadIdx.x % kWarp, length = args.row_length.divisor;
   const int64_t chunk = int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;

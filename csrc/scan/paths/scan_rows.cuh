@@ -6,7 +6,11 @@
 //             warp 0, unit 0   warp 0, unit 1
 //
 // If kShifted, a row may begin and end inside of a vector. The values of this vector that belong to
-// the row are moved one by one.
+// the row are moved one by one. Units are aligned in the result. In path kRows, the rows of an
+// input may be skewed, that is, begin elsewhere in a vector. A unit is then cut out of two vectors:
+//
+//   result         | .  .  .  a0 | a1 a2 a3 a4 | a5 a6 ...
+//   skewed input   | .  .  a0 a1 | a2 a3 a4 a5 | a6 ...
 #pragma once
 
 #include "common/cluster.cuh"
@@ -58,6 +62,44 @@ __device__ __forceinline__ int lead_of(const Args& args, const Offsets& row) {
   if (!kShifted) return 0;
   const int64_t begin = reinterpret_cast<intptr_t>(args.out) / sizeof(Mid) + row.out;
   return static_cast<int>((args.reverse ? -(begin + args.length) : begin) & (N - 1));
+}
+
+// By how many values the units of each input lie behind aligned vectors.
+struct Skew {
+  int in = 0, second = 0;
+
+  __device__ __forceinline__ bool any() const { return (in | second) != 0; }
+};
+
+// The skew of a row. `first`: where a unit begins in it, in the order of memory.
+template <typename Op, typename In, int N, bool kShifted>
+__device__ __forceinline__ Skew skew_of(const Args& args, const Offsets& row, int64_t first) {
+  Skew skew;
+  if constexpr (kShifted) {
+    const auto behind = [&](const void* data, int64_t offset) {
+      const auto address = reinterpret_cast<uintptr_t>(static_cast<const In*>(data) + offset);
+      return static_cast<int>(address / sizeof(In) % N);
+    };
+    skew.in = behind(args.in, row.in + first);
+    if constexpr (Op::kInputs == 2) {
+      if (!args.second_is_one) skew.second = behind(args.second, row.second + first);
+    }
+  }
+  return skew;
+}
+
+// The N values from value `skip` of two neighbouring vectors.
+template <typename T, int N>
+__device__ __forceinline__ Vec<T, N> cut_out(const Vec<T, N>& low, const Vec<T, N>& high,
+                                             int skip) {
+  uint4 words[2] = {};
+  auto* bytes = reinterpret_cast<unsigned char*>(words);
+  memcpy(bytes, &low, sizeof(low));
+  memcpy(bytes + sizeof(low), &high, sizeof(high));
+  const auto found = shift_vecs<unsigned char>(words[0], words[1], skip * sizeof(T));
+  Vec<T, N> values;
+  memcpy(&values, &found, sizeof(values));
+  return values;
 }
 
 // A unit of a row whose values have the order of the scan.
@@ -119,6 +161,50 @@ __device__ __forceinline__ void load_parts(const Args& args, const Offsets (&off
   }
 }
 
+// Loads the units of a tile, whatever their skew. Those whose vectors do not lie in the row are
+// loaded one by one.
+template <typename Op, typename M, int N, bool kShifted, int U>
+__device__ __forceinline__ void load_units(const Args& args, const RowUnits<Op, N, kShifted>& place,
+                                           const Skew& skew, typename M::Raw (&units)[U]) {
+  Offsets offsets[U];
+  int valid[U];
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    const int64_t first = place.in_memory(u);
+    const bool is_whole = kShifted && skew.any() ? first >= N && first + 2 * N <= args.length
+                                                 : place.part(u).template is_whole<N>();
+    valid[u] = is_whole ? N : 0;
+    offsets[u] = place.offsets(u);
+    offsets[u].in -= skew.in;
+    offsets[u].second -= skew.second;
+  }
+  M::load(args, offsets, valid, units);
+  if constexpr (kShifted) {
+    if (skew.any()) {
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        offsets[u].in += skew.in > 0 ? N : 0;
+        offsets[u].second += skew.second > 0 ? N : 0;
+      }
+      typename M::Raw next[U];  // other lanes have loaded these vectors
+      M::load(args, offsets, valid, next);
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        if constexpr (Op::kInputs == 2) {
+          units[u].first = cut_out(units[u].first, next[u].first, skew.in);
+          units[u].second = cut_out(units[u].second, next[u].second, skew.second);
+        } else {
+          units[u] = cut_out(units[u], next[u], skew.in);
+        }
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      if (valid[u] == 0) M::load_one_by_one(args, place.offsets(u), place.part(u), units[u]);
+    }
+  }
+}
+
 // Scans the totals of a unit's lanes. `carry` is the result of the warp's units before, and that of
 // this one afterwards. Returns the result of what the warp has before the lane's unit.
 template <int N, typename Op>
@@ -152,8 +238,8 @@ template <typename Op, typename In, int N, bool kShifted>
 constexpr int kRowsBlocks = [] {
   constexpr size_t kBytes = sizeof(typename Op::Value);
   if (std::is_same_v<In, AnyType>) return kBytes > 8 ? 1 : 2;
-  if (kBytes > 8 || (kShifted && kBytes * N > 32)) return 2;
-  return kBytes == 8 || N == 8 ? 3 : 4;
+  if (kBytes > 8 || (kShifted && kBytes == 8)) return 2;
+  return kBytes == 8 || N == 8 || kShifted ? 3 : 4;
 }();
 
 // A block scans a row, tile by tile. The tiles are in registers.
@@ -165,23 +251,18 @@ __global__ void __launch_bounds__(kThreads, kRowsBlocks<Op, In, N, kShifted>)
   using M = Memory<Op, In, Mid, N, kShifted>;
   constexpr int U = kUnits<Op, In, Mid, N>;
   __shared__ V totals[2][kMaxWarps];
-  launch_dependents();
+  launch_next();
   grid_dependency_wait();
   const Offsets row = row_offsets<Op>(args.outer, blockIdx.x);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int lead = lead_of<Mid, N, kShifted>(args, row);
+  const RowUnits<Op, N, kShifted> units{args, row, lead, 0};
+  const Skew skew = skew_of<Op, In, N, kShifted>(args, row, units.in_memory(0));
   Carry carry = op.widen(op.identity());
   for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
     const RowUnits<Op, N, kShifted> place{args, row, lead, t};
-    Offsets offsets[U];
-    Part parts[U];
     typename M::Raw raw[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-      offsets[u] = place.offsets(u);
-      parts[u] = place.part(u);
-    }
-    load_parts<M, N, kShifted>(args, offsets, parts, raw);
+    load_units<Op, M, N, kShifted>(args, place, skew, raw);
     const auto unit = [&](int u) {
       return RowUnit<Op, In, Mid, N, kShifted>{raw[u], place.head(u), row.initial};
     };
@@ -324,7 +405,7 @@ __global__ void __launch_bounds__(kThreads, (sizeof(typename Op::Value) > 8   ? 
   __shared__ V totals[kMaxWarps];
   const bool in_cluster = args.records == nullptr;
   if (in_cluster) arrive_in_cluster();
-  launch_dependents();
+  launch_next();
   grid_dependency_wait();
   uint32_t row_index = blockIdx.x;
   const uint32_t t = args.tiles.divmod(row_index);
