@@ -41,6 +41,7 @@ struct Layout {
 
   bool dense = false;
   bool shifted = false;
+  bool skewed = false;  // the rows of an input are not aligned as their results are
   bool second_is_one = false;
   int64_t chunk_rows = 1;
 
@@ -157,6 +158,7 @@ inline void plan_rows(Layout& layout, const Problem& problem, const Kernels& ker
   } else if (kernels.values > 1 && length > int64_t{32} * kernels.single_units &&
              (alike || skewed)) {
     layout.shifted = true;
+    layout.skewed = skewed;
     layout.values = kernels.values;
     layout.units = kernels.units;
   }
@@ -164,7 +166,7 @@ inline void plan_rows(Layout& layout, const Problem& problem, const Kernels& ker
   if (length <= chunk && !layout.shifted) return plan_packed(layout, length, chunk);
   const int64_t covered = length + (layout.shifted ? layout.values - 1 : 0);
   layout.tiles = ceil_div<int64_t>(covered, chunk * kMaxWarps);
-  const bool may_split = layout.rows < tuning.split_rows_below && !(skewed && layout.shifted);
+  const bool may_split = layout.rows < tuning.split_rows_below && !layout.skewed;
   if (layout.tiles > tuning.unsplit_tiles && may_split) {
     layout.path = Path::kSplitRows;
     layout.warps = kMaxWarps;
@@ -346,6 +348,7 @@ inline Layout make_layout(const Problem& problem, const Kernels& kernels, const 
   if (!columns && is_wide && kernels.is_own && kernels.inputs == 1 && problem.scanned.size > 1) {
     // Short rows that no vectors fit are columns that lie across memory.
     Layout by_rows = layout;
+    for (int d = 0; d < layout.num_outer; ++d) by_rows.rows *= layout.outer[d].size;
     plan_rows(by_rows, problem, kernels, tuning);
     const int64_t length = problem.scanned.size;
     const bool is_short =

@@ -20,6 +20,7 @@ struct Plan {
   Packing packing = Packing::kWhole;  // kPacked
   // kRows, kSplitRows: vectors of the result are aligned, but rows begin and end inside of vectors.
   bool shifted = false;
+  bool skewed = false;  // and vectors of an input are not
   bool shared_tiles = false;
   LaunchShape launch;
   // Look-back needs so many records. A launch before this one clears them.
@@ -54,6 +55,7 @@ void describe(const Plan& plan, F&& f) {
   f("values", plan.values);
   f("packing", plan.packing);
   f("shifted", plan.shifted);
+  f("skewed", plan.skewed);
   f("shared_tiles", plan.shared_tiles);
   f("records", plan.records);
   describe(plan.launch, f);
@@ -200,6 +202,7 @@ inline std::optional<Plan> make_plan(const Problem& problem, const Device& devic
   plan->values = layout.values;
   plan->packing = detail::packing_of(layout, problem.scanned.size);
   plan->shifted = layout.shifted;
+  plan->skewed = layout.skewed;
   plan->shared_tiles = layout.shared_tiles;
   plan->args = detail::make_args(problem, layout, kernels, tuning);
   plan->launch = detail::launch_of(layout, kernels, plan->args, clusters);

@@ -201,7 +201,10 @@ def _aten_scan_gradients(out_grad, last_grad, *operands, delta_softplus=False) -
 
 
 def _scan_gradients_reference(out_grad, last_grad, *operands, delta_softplus=False) -> torch.Tensor:
-    return _joined(_gradients_in(torch.float64, out_grad, last_grad, operands, delta_softplus))
+    """In float64. A gradient is infinite if its operand's dtype has no such number."""
+    exact = _gradients_in(torch.float64, out_grad, last_grad, operands, delta_softplus)
+    rounded = (g.to(x.dtype) for g, x in zip(exact, (x for x in operands if x is not None), strict=True))
+    return _joined(torch.where(r.isinf(), r, g) for g, r in zip(exact, rounded, strict=True))
 
 
 def _scan_gradients_bound(device, result_dtype, reference, out_grad, last_grad, *operands, delta_softplus=False):

@@ -128,7 +128,7 @@ def check(problem: Problem, plan: dict, limit: int = LIMIT) -> None:
     assert max(blocks, rows, plan["column_tiles"] * x) <= limit and len(plan["outer"]["sizes"]) <= MOST_DIMS
     if values > 1:
         offsets = [plan[name] // ITEM[dtype] % values for name, dtype in zip(("in", "out"), problem.dtypes)]
-        assert plan["shifted"] or offsets == [0, 0]
+        assert plan["skewed"] or (offsets[0] == offsets[1] and (plan["shifted"] or offsets[0] == 0))
     chunk = 32 * units * values
     runs, groups = -(-tiles // 16), -(-tiles // 256)
     assert plan["slots"] == tiles + runs + groups
@@ -317,7 +317,16 @@ def test_vectors_of_rows_need_not_be_aligned(planner, offsets, gap):
         problem = Problem([5100, 1000], [1, 5100 + gap], 0, dtypes, offsets)
         (plan,) = plans(planner, problem.given())
         check(problem, plan)
-        assert plan["shifted"] and plan["values"] == problem.values
+        assert plan["skewed"] and plan["values"] == problem.values
+
+
+@pytest.mark.parametrize("rows, path, shared", [(60_000, COLUMNS, True), (100, ROWS, False)])
+def test_skewed_rows_of_a_few_hundred_values(planner, rows, path, shared):
+    """Many are columns that lie across memory. Few are read value by value."""
+    problem = Problem([300, rows], [1, 300], 0, (FLOAT32, FLOAT32), (1, 0))
+    (plan,) = plans(planner, problem.given())
+    check(problem, plan)
+    assert (plan["path"], plan["shared_tiles"], plan["values"]) == (path, shared, 1)
 
 
 @pytest.mark.parametrize("rows, x, units", [(248, 4, 16), (10**6, 256, 96)])

@@ -43,9 +43,10 @@ cudaError_t launch(const Op& op, const Plan& plan, const TileArgs& args, cudaStr
       return start(packed_kernel<Op, In, Mid, N, Packing::kWhole>);
     case Path::kRows:
       if constexpr (N > 1) {
-        if (plan.shifted) return start(rows_kernel<Op, In, Mid, N, true>);
+        if (plan.skewed) return start(rows_kernel<Op, In, Mid, N, true, true>);
+        if (plan.shifted) return start(rows_kernel<Op, In, Mid, N, true, false>);
       }
-      return start(rows_kernel<Op, In, Mid, N, false>);
+      return start(rows_kernel<Op, In, Mid, N, false, false>);
     case Path::kSplitRows:
       if constexpr (N > 1) {
         if (plan.shifted) return start(split_rows_kernel<Op, In, Mid, N, true>);

@@ -72,18 +72,15 @@ struct Skew {
 };
 
 // The skew of a row. `first`: where a unit begins in it, in the order of memory.
-template <typename Op, typename In, int N, bool kShifted>
+template <typename Op, typename In, int N>
 __device__ __forceinline__ Skew skew_of(const Args& args, const Offsets& row, int64_t first) {
-  Skew skew;
-  if constexpr (kShifted) {
-    const auto behind = [&](const void* data, int64_t offset) {
-      const auto address = reinterpret_cast<uintptr_t>(static_cast<const In*>(data) + offset);
-      return static_cast<int>(address / sizeof(In) % N);
-    };
-    skew.in = behind(args.in, row.in + first);
-    if constexpr (Op::kInputs == 2) {
-      if (!args.second_is_one) skew.second = behind(args.second, row.second + first);
-    }
+  const auto behind = [&](const void* data, int64_t offset) {
+    const auto address = reinterpret_cast<uintptr_t>(static_cast<const In*>(data) + offset);
+    return static_cast<int>(address / sizeof(In) % N);
+  };
+  Skew skew{behind(args.in, row.in + first), 0};
+  if constexpr (Op::kInputs == 2) {
+    if (!args.second_is_one) skew.second = behind(args.second, row.second + first);
   }
   return skew;
 }
@@ -161,47 +158,45 @@ __device__ __forceinline__ void load_parts(const Args& args, const Offsets (&off
   }
 }
 
-// Loads the units of a tile, whatever their skew. Those whose vectors do not lie in the row are
-// loaded one by one.
-template <typename Op, typename M, int N, bool kShifted, int U>
-__device__ __forceinline__ void load_units(const Args& args, const RowUnits<Op, N, kShifted>& place,
-                                           const Skew& skew, typename M::Raw (&units)[U]) {
+// Loads the units of a row that may be skewed. Those whose vectors do not lie in the row are loaded
+// one by one.
+template <typename Op, typename M, int N, int U>
+__device__ __forceinline__ void load_skewed(const Args& args, const RowUnits<Op, N, true>& place,
+                                            const Skew& skew, typename M::Raw (&units)[U]) {
   Offsets offsets[U];
   int valid[U];
 #pragma unroll
   for (int u = 0; u < U; ++u) {
     const int64_t first = place.in_memory(u);
-    const bool is_whole = kShifted && skew.any() ? first >= N && first + 2 * N <= args.length
-                                                 : place.part(u).template is_whole<N>();
+    const bool is_whole = skew.any() ? first >= N && first + 2 * N <= args.length
+                                     : place.part(u).template is_whole<N>();
     valid[u] = is_whole ? N : 0;
     offsets[u] = place.offsets(u);
     offsets[u].in -= skew.in;
     offsets[u].second -= skew.second;
   }
   M::load(args, offsets, valid, units);
-  if constexpr (kShifted) {
-    if (skew.any()) {
-#pragma unroll
-      for (int u = 0; u < U; ++u) {
-        offsets[u].in += skew.in > 0 ? N : 0;
-        offsets[u].second += skew.second > 0 ? N : 0;
-      }
-      typename M::Raw next[U];  // other lanes have loaded these vectors
-      M::load(args, offsets, valid, next);
-#pragma unroll
-      for (int u = 0; u < U; ++u) {
-        if constexpr (Op::kInputs == 2) {
-          units[u].first = cut_out(units[u].first, next[u].first, skew.in);
-          units[u].second = cut_out(units[u].second, next[u].second, skew.second);
-        } else {
-          units[u] = cut_out(units[u], next[u], skew.in);
-        }
-      }
-    }
+  if (skew.any()) {
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      if (valid[u] == 0) M::load_one_by_one(args, place.offsets(u), place.part(u), units[u]);
+      offsets[u].in += skew.in > 0 ? N : 0;
+      offsets[u].second += skew.second > 0 ? N : 0;
     }
+    typename M::Raw next[U];  // other lanes have loaded these vectors
+    M::load(args, offsets, valid, next);
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      if constexpr (Op::kInputs == 2) {
+        units[u].first = cut_out(units[u].first, next[u].first, skew.in);
+        units[u].second = cut_out(units[u].second, next[u].second, skew.second);
+      } else {
+        units[u] = cut_out(units[u], next[u], skew.in);
+      }
+    }
+  }
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    if (valid[u] == 0) M::load_one_by_one(args, place.offsets(u), place.part(u), units[u]);
   }
 }
 
@@ -234,17 +229,17 @@ __device__ __forceinline__ typename Op::Carry combine_warps(const Op& op,
 }
 
 // Blocks of an SM, at least. A switch over types needs more registers, and so do wide values.
-template <typename Op, typename In, int N, bool kShifted>
+template <typename Op, typename In, int N, bool kShifted, bool kSkewed>
 constexpr int kRowsBlocks = [] {
   constexpr size_t kBytes = sizeof(typename Op::Value);
   if (std::is_same_v<In, AnyType>) return kBytes > 8 ? 1 : 2;
-  if (kBytes > 8 || (kShifted && kBytes == 8)) return 2;
-  return kBytes == 8 || N == 8 || kShifted ? 3 : 4;
+  if (kBytes > 8 || (kShifted && kBytes * N > 32) || (kSkewed && kBytes == 8)) return 2;
+  return kBytes == 8 || N == 8 || kSkewed ? 3 : 4;
 }();
 
 // A block scans a row, tile by tile. The tiles are in registers.
-template <typename Op, typename In, typename Mid, int N, bool kShifted>
-__global__ void __launch_bounds__(kThreads, kRowsBlocks<Op, In, N, kShifted>)
+template <typename Op, typename In, typename Mid, int N, bool kShifted, bool kSkewed>
+__global__ void __launch_bounds__(kThreads, kRowsBlocks<Op, In, N, kShifted, kSkewed>)
     rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
@@ -256,13 +251,27 @@ __global__ void __launch_bounds__(kThreads, kRowsBlocks<Op, In, N, kShifted>)
   const Offsets row = row_offsets<Op>(args.outer, blockIdx.x);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int lead = lead_of<Mid, N, kShifted>(args, row);
-  const RowUnits<Op, N, kShifted> units{args, row, lead, 0};
-  const Skew skew = skew_of<Op, In, N, kShifted>(args, row, units.in_memory(0));
+  Skew skew;
+  if constexpr (kSkewed) {
+    const RowUnits<Op, N, true> units{args, row, lead, 0};
+    skew = skew_of<Op, In, N>(args, row, units.in_memory(0));
+  }
   Carry carry = op.widen(op.identity());
   for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
     const RowUnits<Op, N, kShifted> place{args, row, lead, t};
     typename M::Raw raw[U];
-    load_units<Op, M, N, kShifted>(args, place, skew, raw);
+    if constexpr (kSkewed) {
+      load_skewed<Op, M, N>(args, place, skew, raw);
+    } else {
+      Offsets offsets[U];
+      Part parts[U];
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        offsets[u] = place.offsets(u);
+        parts[u] = place.part(u);
+      }
+      load_parts<M, N, kShifted>(args, offsets, parts, raw);
+    }
     const auto unit = [&](int u) {
       return RowUnit<Op, In, Mid, N, kShifted>{raw[u], place.head(u), row.initial};
     };
