@@ -86,6 +86,12 @@ inline bool vecs_are_aligned(const Problem& problem, const Layout& layout, const
   return starts_aligned(problem, line, values) && all_tensors(problem, line, steps_whole);
 }
 
+// Whether the values of a row are neighbours in all tensors.
+inline bool rows_are_in_order(const Problem& problem) {
+  return all_tensors(problem, problem.scanned,
+                     [&](int k) { return problem.scanned.stride(k) == 1; });
+}
+
 // Whether the rows of all tensors begin at the same offset in a vector, each row at its own.
 inline bool rows_are_alike(const Problem& problem, const Layout& layout, int values) {
   const auto offset = [&](int k) {
@@ -132,7 +138,7 @@ inline void plan_rows(Layout& layout, const Problem& problem, const Kernels& ker
   const Dim& line = problem.scanned;
   layout.second_is_one = line.second_stride == 0;
   layout.units = kernels.single_units;
-  const bool in_order = all_tensors(problem, line, [&](int k) { return line.stride(k) == 1; });
+  const bool in_order = rows_are_in_order(problem);
   const bool alike = in_order && rows_are_alike(problem, layout, kernels.values);
   const bool skewed =
       in_order && !alike && length >= tuning.skewed_length && layout.rows >= tuning.skewed_rows;
@@ -278,7 +284,7 @@ inline bool fit_alone(const Layout& layout, const Problem& problem, bool inner,
 }
 
 // The columns are the innermost dimension of the rows.
-inline void plan_alone(Layout& layout) {
+inline void plan_alone(Layout& layout, int64_t length) {
   std::copy_backward(layout.outer, layout.outer + layout.num_outer,
                      layout.outer + layout.num_outer + 1);
   layout.outer[0] = layout.column;
@@ -286,7 +292,7 @@ inline void plan_alone(Layout& layout) {
   layout.rows *= layout.column.size;
   layout.column = {};
   layout.path = Path::kAlone;
-  layout.units = 1;
+  layout.units = length <= kFewAlone ? kAloneUnits : kMostAloneUnits;
   layout.warps = kMaxWarps;
   layout.blocks = ceil_div<int64_t>(layout.rows, kThreads);
 }
@@ -303,7 +309,7 @@ inline void plan_columns(Layout& layout, const Problem& problem, const Kernels& 
     layout.values = kernels.values;
     return plan_unit_columns(layout, problem, kernels, tuning);
   }
-  if (fit_alone(layout, problem, inner, tuning)) return plan_alone(layout);
+  if (fit_alone(layout, problem, inner, tuning)) return plan_alone(layout, problem.scanned.size);
   const auto bytes = std::max<size_t>(kernels.value_bytes, problem.item(1));
   const int64_t values = layout.rows * layout.column.size * problem.scanned.size;
   if (inner && (bytes > 2 || values < tuning.shared_values)) {
@@ -353,7 +359,8 @@ inline Layout make_layout(const Problem& problem, const Kernels& kernels, const 
     const int64_t length = problem.scanned.size;
     const bool is_short =
         by_rows.path == Path::kPacked ||
-        (length < tuning.skewed_length && by_rows.rows * length >= tuning.shared_values);
+        (length < tuning.skewed_length && by_rows.rows * length >= tuning.shared_values &&
+         rows_are_in_order(problem));
     columns = is_short && by_rows.values == 1 && kernels.values > 1;
   }
   if (columns && is_moved && inner_columns && is_wide) {

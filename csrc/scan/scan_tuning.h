@@ -29,6 +29,8 @@ constexpr int kFewColumnsRows = 16;
 // 76, 105; (1754, 29, 127) 16.9, 16.3; (2048, 50, 333) 65.8, 59.5; (192, 308294) 137, 106; f32
 // (144, 2, 64133) 51, 166.
 constexpr int kFewAlone = 28;
+constexpr int kAloneUnits = 4;
+constexpr int kMostAloneUnits = 16;
 
 // A row of at most 8 tiles is scanned by one cluster of blocks, which needs no records, if all
 // blocks run at once. On an H100, in us, with and without (2026-11-26): f32, 2^14 3.26, 3.80;

@@ -14,7 +14,7 @@ namespace gpuopt::scan {
 template <typename Op, typename In, typename Mid, int kBatches>
 struct AloneTile {
   using M = Memory<Op, In, Mid, 1>;
-  static constexpr int kBatch = 4;  // values that are loaded or left out together
+  static constexpr int kBatch = kAloneUnits;  // values that are loaded or left out together
   static constexpr int kValues = kBatches * kBatch;
 
   typename M::Raw raw[kBatches][kBatch];

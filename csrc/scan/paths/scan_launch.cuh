@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "scan/paths/scan_alone.cuh"
 #include "scan/paths/scan_columns.cuh"
 #include "scan/paths/scan_packed.cuh"
@@ -66,8 +68,9 @@ cudaError_t launch(const Op& op, const Plan& plan, const TileArgs& args, cudaStr
       if constexpr (N == 1) {
         constexpr int kWords =
             Op::kInputs * ceil_div<int>(sizeof(RawUnit<Op, In, 1>) / Op::kInputs, 4);
-        constexpr int kMost = kWords == 1 ? 4 : kWords == 2 ? 2 : 1;
-        if (plan.args.length <= kFewAlone) return start(alone_kernel<Op, In, Mid, 1>);
+        // Wider values have as many bytes in flight, or nearly so.
+        constexpr int kMost = std::max(kMostAloneUnits / kAloneUnits / kWords, 1);
+        if (plan.args.units == kAloneUnits) return start(alone_kernel<Op, In, Mid, 1>);
         return start(alone_kernel<Op, In, Mid, kMost>);
       }
       break;
