@@ -25,9 +25,9 @@ constexpr int kLeastColumns = 4;
 constexpr int kFewColumnsRows = 16;
 
 // A thread that scans a row alone has 4 values in flight, or up to 16 if rows are longer than this.
-// With 4 and 16, in us (H200, f16 but the last, 2026-11-28): (1420, 4, 3259) 32, 91; (17, 2799577)
-// 76, 105; (1754, 29, 127) 16.9, 16.3; (2048, 50, 333) 65.8, 59.5; (192, 308294) 137, 106; f32
-// (144, 2, 64133) 51, 166.
+// A kernel of the same loop took with 4 and 16, in us (H200, f16 but the last, scan-paths.jsonl):
+// (1420, 4, 3259) 32, 91; (17, 2799577) 76, 105; (1754, 29, 127) 16.9, 16.3; (2048, 50, 333) 65.8,
+// 59.5; (192, 308294) 137, 106; f32 (144, 2, 64133) 51, 166.
 constexpr int kFewAlone = 28;
 constexpr int kAloneUnits = 4;
 constexpr int kMostAloneUnits = 16;
@@ -76,20 +76,20 @@ struct Tuning {
   //   (2000000, 3)     49.5,  35.6     51.6,  52.5   (1024498, 19)     134.4,  89.9   135.3, 216.5
   int64_t shared_values = 1 << 22;
   // Threads scan such columns alone if there are so many for each row, up to a number of rows.
-  // On an H200, in us, otherwise and alone (2026-11-28):
-  //                     f16             f32                            bf16
-  //   (64, 20001)       4.7,   6.1                   (270, 16, 63)     4.6,  3.0
-  //   (64, 50001)      11.3,   8.1                   (8, 18, 1835)     4.9,  3.7
-  //   (192, 308294)     258,   106    222, 189       (5, 496, 2065)   34.2, 34.3
-  //   (2048, 50, 333)  95.3,  59.5    107,  98       (512, 50001)      125,   53
+  // On an H200, in us, otherwise and alone (benchmarks/results/nvidia-h200/scan-paths.jsonl):
+  //                     f16              f32                           bf16
+  //   (64, 20001)       4.7,   6.1                   (270, 16, 63)     4.6,  3.6
+  //   (64, 50001)      11.3,   9.2                   (8, 18, 1835)     4.9,  4.0
+  //   (192, 308294)     258,   106    222, 193       (5, 496, 2065)   34.2, 34.3
+  //   (2048, 50, 333)  95.3,  54.5    107,  99       (512, 50001)      125,   46
   int64_t alone_columns = 512;
   int64_t alone_rows = 64;
   // Rows that begin elsewhere in a vector than their results are read in vectors if they are so
   // long and so many, else value by value. Many shorter ones are columns that lie across memory. On
-  // an H200, in us, value by value, in vectors, and as columns (2026-11-28):
+  // an H200, in us, value by value, in vectors, and as columns (the same file):
   //                     f16               f32
-  //   (17312, 5100)     329, 164, 233     301, 251, 312
-  //   (4096, 1000)       20,  11,  19      19,  19,  25
+  //   (17312, 5100)     329, 147, 233     301, 216, 312
+  //   (4096, 1000)       20,  10,  19      19,  17,  25
   //   (60000, 300)      100, 124,  49      89,  92,  67
   int64_t skewed_length = 512;
   int64_t skewed_rows = 528;

@@ -1,9 +1,10 @@
 // The kernel of path kAlone: each thread scans a row alone. Neighbouring threads have neighbouring
-// columns, so that their accesses are coalesced, wherever the columns begin:
+// columns, so that their accesses are coalesced, wherever the columns begin. A thread loads the
+// values of a tile at once, while it adds the tile before:
 //
-//   thread     0  1  2  3  ...  255
-//   row 0   |  a  b  c  d  ...         a thread loads the values of a tile of rows at once, while
-//   it row 1   |  a  b  c  d  ...         adds the tile before
+//   thread      0  1  2  3  ...  255
+//   value 0  |  a  b  c  d  ...
+//   value 1  |  a  b  c  d  ...
 #pragma once
 
 #include "scan/device/scan_kernel.cuh"
