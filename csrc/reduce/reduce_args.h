@@ -37,7 +37,6 @@ struct Args {
   uint32_t outputs = 1;
   uint32_t outer_units = 1;
   uint32_t outer_outputs = 1;  // outputs / columns
-  uint32_t column_vecs = 1;
   uint32_t columns = 1;
   uint32_t fold = 1;
   uint32_t apart = 1;

@@ -39,8 +39,7 @@ struct Config {
   bool vecs = false;       // units are vectors of 16 bytes; if not, single values
   bool unaligned = false;  // vectors, or rows of vectors, may begin at any address
   bool read_once = false;  // loads are streaming: their data leaves the caches first
-  // Unaligned vectors hold every apart-th value of memory, and skip what lies between. The values
-  // lie along the reduced dimension on path kRows, and along the kept one on path kColumns.
+  // kRows: unaligned vectors hold every apart-th value of memory, and skip what lies between.
   int64_t apart = 1;
 
   // There are inner_units units along the innermost reduced dimension, and outer_units positions
@@ -53,14 +52,17 @@ struct Config {
   // outputs (on path kColumns: along rows of outputs).
   int x = 1, y = 1, z = 1;
   int threads() const { return x * y * z; }
-  int64_t column_vecs = 1;   // kColumns: vectors (or single columns) in a row
+  int64_t column_vecs = 1;   // kColumns: what threads read of a row of columns, side by side
   int64_t column_tiles = 1;  // kColumns: blocks side by side along a row
   // kColumns: so many rows of columns are read as one row of whole vectors (README.md draws it).
   int fold = 1;
-  // kColumns: all unaligned vectors of a thread begin at the same offset in an aligned one, and the
-  // thread reads that. Blocks side by side share `overlap` vectors.
+  // kColumns: all vectors of a thread begin at the same offset in an aligned one, and the thread
+  // reads that. Blocks side by side share `overlap` vectors.
   bool shifted = false;
   int overlap = 0;
+  // kColumns: a thread reads several columns value by value. They are as far apart as the block is
+  // wide, so that neighbouring threads read neighbouring values.
+  bool spread = false;
   bool packed_out = false;  // neighbouring outputs of a thread are an aligned vector in memory
   int64_t tile_pieces = 1;  // kTile: pieces of a block
   int64_t span = 1;         // kTile: values from the first to the last of a piece
@@ -129,7 +131,7 @@ struct Chooser {
   size_t accumulator_bytes() const { return size_of(accumulator_of(types.values)); }
 
   int units_in_flight() const {
-    return config.vecs ? kVecUnroll : values_in_flight(types.native, item);
+    return config.vecs || config.spread ? kVecUnroll : values_in_flight(types.native, item);
   }
 
   // Whether so many blocks keep the device busy to the end. Half as many as SMs hold at once are
@@ -185,6 +187,13 @@ struct Chooser {
     // An SM with one output has threads to spare, and path kLine is the fastest: 1000 values in f32
     // take 0.91 us there, and as many in bf16, which are 125 vectors, 1.56 us on path kRows.
     if (can_be_line && layout.outputs <= device.sms) y = kThreads;
+    // A warp combines by shuffles alone, so it reads a row faster than several that meet in shared
+    // memory, unless these have all vectors of f32 in flight at once.
+    const bool in_one_round = 10 * units >= 9 * y * units_in_flight() && values <= 4;
+    if (y > kWarp && y < kThreads && !in_one_round &&
+        layout.outputs * kWarp >= int64_t{device.sms} * kThreads * kBlocks) {
+      y = kWarp;
+    }
     config.y = static_cast<int>(std::min<int64_t>(y, kThreads));
     config.z = kThreads / config.y;
     config.tiles = ceil_div<int64_t>(layout.outputs, config.z);
@@ -261,43 +270,47 @@ struct Chooser {
     config.shared_bytes = static_cast<size_t>(config.tile_pieces * piece_bytes + kAccessBytes);
   }
 
-  // The sides of a block of columns that are at most `most` vectors wide.
-  void set_sides(int64_t groups, int64_t most, int overlap) {
-    const int64_t width = config.column_vecs;
-    int64_t own = width;
-    if (config.fold == 1 && width + overlap > most) {
-      const int64_t fits = kThreads / std::min<int64_t>(groups, kThreads / most) - overlap;
-      own = ceil_div(width, ceil_div(width, fits));
-    }
-    config.overlap = overlap;
-    config.x = static_cast<int>(own) + overlap;
-    config.y = static_cast<int>(std::min<int64_t>(groups, kThreads / config.x));
+  // After so many rows, columns begin at the same offset in a vector again.
+  int64_t rows_of_shift() const {
+    return values / std::gcd(layout.reduced[0].in_stride, int64_t{values});
+  }
+
+  bool can_be_shifted() const {
+    if (!vecs_are_possible() || values > tuning.shifted_values || config.outer_units > 1)
+      return false;
+    const int64_t least = rows_of_shift() == 1 ? tuning.shifted_column : 2 * tuning.shifted_column;
+    return config.units() >= least && layout.kept[0].size >= values &&
+           layout.reduced[0].in_stride >= values;
   }
 
   void plan_columns() {
     const int64_t outer = layout.outputs / layout.kept[0].size;
-    const int64_t groups = ceil_div<int64_t>(config.units(), units_in_flight());
-    const int64_t wide = !config.vecs                            ? tuning.wide_values
-                         : config.units() <= tuning.short_column ? tuning.wide_short
-                                                                 : tuning.wide;
-    set_sides(groups, wide, 0);
-    const int64_t pitch = layout.reduced[0].in_stride;
-    if (config.unaligned && config.fold == 1 && config.outer_units == 1 && pitch >= values) {
-      // So many rows on, columns begin at the same offset in a vector again.
-      const int64_t rows = values / std::gcd(pitch, int64_t{values});
-      if (config.units() >= 2 * rows) {
-        set_sides(std::max(groups, rows), std::min(wide, kThreads / rows),
-                  vecs_are_aligned(1) ? 0 : 1);
-        config.shifted = config.y >= rows;
-        config.y -= static_cast<int>(config.y % rows);
-      }
-      if (!config.shifted) set_sides(groups, wide, 0);
+    const int64_t width = config.column_vecs;
+    const int64_t step = config.shifted ? rows_of_shift() : 1;  // y is a multiple of it
+    int64_t groups = std::max(ceil_div<int64_t>(config.units(), units_in_flight()), step);
+    int64_t wide = config.units() <= tuning.short_column ? tuning.wide_short : tuning.wide;
+    if (!config.vecs) {
+      if (!config.spread) wide = tuning.wide_values;
+      // Threads need no partners if there are enough of them.
+      const int64_t enough = device.sms * groups * tuning.alone_threads;
+      if (outer * width >= enough) groups = 1;
     }
+    wide = std::min(wide, kThreads / step);
+    int64_t own = width;
+    if (config.fold == 1 && width + config.overlap > wide) {
+      const int64_t fits = kThreads / std::min<int64_t>(groups, kThreads / wide) - config.overlap;
+      own = ceil_div(width, ceil_div(width, fits));
+    }
+    config.x = static_cast<int>(own) + config.overlap;
+    const int64_t y = std::min<int64_t>(groups, kThreads / config.x);
+    // Rounds of one length: 5 groups are read by 3 threads in two rounds, not by 4.
+    config.y = static_cast<int>(step > 1 ? y - y % step : ceil_div(groups, ceil_div(groups, y)));
     config.z = static_cast<int>(std::min<int64_t>(outer, kThreads / (config.x * config.y)));
-    config.column_tiles = ceil_div<int64_t>(config.column_vecs, config.x - config.overlap);
+    config.column_tiles = ceil_div<int64_t>(width, own);
     config.tiles = config.column_tiles * ceil_div<int64_t>(outer, config.z);
     if (config.z == 1) split(tuning.column_blocks, /*in_waves=*/true);
-    config.shared_bytes = accumulator_bytes() * config.threads() * (config.vecs ? values : 1);
+    const int of_thread = config.vecs ? values : config.spread ? spread_columns(item) : 1;
+    config.shared_bytes = accumulator_bytes() * config.threads() * of_thread;
   }
 
   // Chooses a path for a reduced innermost dimension.
@@ -358,8 +371,10 @@ struct Chooser {
       return;
     }
     config.inner_units = layout.reduced[0].size;
-    // Rows of columns that are not whole vectors, and too narrow for unaligned ones.
-    if (columns % values != 0 && columns < 2 * values && has_pieces(tuning.tile_row_bytes)) {
+    // Rows of columns that are not whole vectors. Long columns of few rows are better folded.
+    const int64_t piece = layout.reduced[0].size < tuning.long_column ? 2 * tuning.tile_row_bytes
+                                                                      : tuning.tile_row_bytes;
+    if (columns % values != 0 && has_pieces(piece)) {
       plan_tile();
       return;
     }
@@ -372,7 +387,7 @@ struct Chooser {
     if (can_vec && columns % values == 0 && vecs_are_aligned(1)) {
       config.vecs = true;
       config.column_vecs = columns / values;
-    } else if (can_vec && back_to_back && columns / common <= kMostFoldedVecs &&
+    } else if (can_vec && back_to_back && common < values && columns / common <= kMostFoldedVecs &&
                layout.reduced[0].size * common >= values) {
       // Rows of columns without gaps between them: `fold` rows are one row of whole vectors.
       config.vecs = true;
@@ -380,16 +395,18 @@ struct Chooser {
       config.column_vecs = columns / common;
       config.inner_units = layout.reduced[0].size / config.fold;
       config.unaligned = !vecs_are_aligned(2);
-    } else if (const int64_t apart = gaps_of_vecs();
-               (can_vec || apart > 1) && spread(layout.kept[0], apart) >= values) {
-      config.vecs = config.unaligned = true;
-      config.apart = apart;
-      config.column_vecs = ceil_div<int64_t>(spread(layout.kept[0], apart), values);
+    } else if (can_be_shifted()) {
+      config.vecs = config.unaligned = config.shifted = true;
+      config.column_vecs = ceil_div<int64_t>(columns, values);
+      config.overlap = vecs_are_aligned(1) ? 0 : 1;
+    } else if (types.native && values > 1 &&
+               layout.outputs >= int64_t{device.sms} * kThreads * kBlocks) {
+      config.spread = true;
+      config.column_vecs = ceil_div<int64_t>(columns, spread_columns(item));
     }
-    config.packed_out =
-        config.vecs && config.fold == 1 && config.apart == 1 && has_packed_out(values);
-    config.read_once = config.vecs && reads_once() &&
-                       !(config.unaligned && config.units() <= tuning.unaligned_once_above);
+    config.packed_out = config.vecs && config.fold == 1 && has_packed_out(values);
+    // Folded rows that begin inside of vectors are read twice.
+    config.read_once = config.vecs && reads_once() && !(config.fold > 1 && config.unaligned);
     plan_columns();
   }
 };

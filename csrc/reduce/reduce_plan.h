@@ -14,9 +14,9 @@ namespace gpuopt::reduce {
 // A kernel and its arguments. Pointers to the workspace are set when it is launched.
 struct Launch {
   Path path = Path::kRows;
-  bool vecs = false, unaligned = false, shifted = false;  // as in Config
-  bool one_row = true;                                    // the units of an output lie in one row
-  bool to_workspace = false;                              // reads or writes partial results
+  bool vecs = false, unaligned = false, shifted = false, spread = false;  // as in Config
+  bool one_row = true;        // the units of an output lie in one row
+  bool to_workspace = false;  // reads or writes partial results
   uint32_t first_slot = 0;
   uint32_t slots = 0;  // kFinish: partial results of an output
   LaunchShape shape;
@@ -80,7 +80,6 @@ inline Args make_args(const Problem& problem, const Layout& layout, const Config
   args.apart = static_cast<uint32_t>(config.apart);
   if (config.path == Path::kColumns) {
     args.column_tiles = clamped(config.column_tiles);
-    args.column_vecs = static_cast<uint32_t>(config.column_vecs);
     args.columns = static_cast<uint32_t>(layout.kept[0].size);
     args.outer_outputs = args.outputs / args.columns;
     args.fold = static_cast<uint32_t>(config.fold);
@@ -118,6 +117,7 @@ inline Launch make_launch(const Problem& problem, const Layout& layout, const Co
   launch.vecs = config.vecs;
   launch.unaligned = config.unaligned;
   launch.shifted = config.shifted;
+  launch.spread = config.spread;
   launch.one_row = config.outer_units == 1;
   launch.shape.blocks = static_cast<unsigned>(config.blocks());
   launch.shape.threads = static_cast<unsigned>(config.threads());
@@ -271,7 +271,6 @@ void describe(const Args& args, F&& f) {
   f("y", args.y.divisor);
   f("z", args.z);
   f("column_tiles", args.column_tiles.divisor);
-  f("column_vecs", args.column_vecs);
   f("columns", args.columns);
   f("fold", args.fold);
   f("apart", args.apart);
@@ -299,6 +298,7 @@ void describe(const Launch& launch, F&& f) {
   f("vecs", launch.vecs);
   f("unaligned", launch.unaligned);
   f("shifted", launch.shifted);
+  f("spread", launch.spread);
   f("to_workspace", launch.to_workspace);
   f("first_slot", launch.first_slot);
   f("slots", launch.slots);

@@ -15,6 +15,7 @@ constexpr int kBlocks = 4;
 constexpr int kVecUnroll = 4;    // vectors
 constexpr int kValueUnroll = 8;  // single values
 constexpr int kWideUnroll = 4;  // single values of 8 bytes and more, or of a type known at run time
+constexpr int kSpread = 4;      // columns of a thread that reads single values
 constexpr int kTileOutputs = 4;       // outputs of a tile that a thread reduces together
 constexpr int64_t kSectorBytes = 32;  // of memory, which is read in sectors
 constexpr int64_t kBankBytes = 4;     // of shared memory
@@ -72,8 +73,18 @@ struct Tuning {
   int64_t wide_short = 64;     // vectors side by side in a block of short columns
   int64_t wide_values = 128;   // single values side by side in a block of columns
   int64_t short_column = 128;  // units of a short column, at most
-  // Unaligned columns use streaming loads only if they have more units than this.
-  int64_t unaligned_once_above = 8;
+  // The limits below are from benchmarks/results/nvidia-h200/reduce-columns.jsonl.
+  //
+  // Columns are shifted from so many units on, and twice as many if rows begin at several offsets:
+  // (512,64,2049) of f16 over dim 1 takes 50 us shifted and 59 spread, (992,33,2049) 73 and 60.
+  // Vectors of more values are not: 16 sums in int64 fill the registers.
+  int64_t shifted_column = 32;
+  int64_t shifted_values = 8;
+  // Single values: a thread reads a column alone if an SM has so many threads for each group.
+  // (2048,16,2049) of f16 over dim 1 takes 58 us so, and 86 with several threads for a column.
+  int64_t alone_threads = 128;
+  // Pieces on path kTile may have twice tile_row_bytes if columns are shorter than this.
+  int64_t long_column = 64;
   // Inputs of at least once_from and less than once_below bytes use streaming loads.
   int64_t once_from = 16 << 20, once_below = 256 << 20;
   // Outputs, blocks and units of a launch. Tests lower it, so that small problems are split.

@@ -84,4 +84,7 @@ constexpr int values_in_flight(bool native, size_t item) {
   return native && item < 8 ? kValueUnroll : kWideUnroll;
 }
 
+// Columns of a thread that reads them value by value, kVecUnroll rows at a time.
+constexpr int spread_columns(size_t item) { return item < 8 ? kSpread : kSpread / 2; }
+
 }  // namespace gpuopt::reduce

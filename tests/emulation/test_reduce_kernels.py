@@ -163,8 +163,10 @@ def test_any_problem(kernels):
         ([700, 900], [1, 701], [0, 1], COLUMNS, None),  # several blocks side by side, rows at every offset in a vector
         ([301, 40, 3], [1, 302, 12091], [0, 1, 0], COLUMNS, None),
         ([350, 130], [2, 700], [0, 1], COLUMNS, None),  # every other value of aligned rows
-        ([350, 130], [2, 699], [0, 1], COLUMNS, None),
         ([350, 5], [2, 701], [0, 1], COLUMNS, None),
+        ([1027, 5, 9], [1, 1027, 5135], [0, 1, 0], COLUMNS, None),  # spread: a thread reads several columns singly
+        ([9001, 13], [2, 18003], [0, 1], COLUMNS, None),
+        ([3001, 3, 3, 4], [1, 3001, 9007, 27025], [0, 1, 0, 1], COLUMNS, None),  # spread, in several rows
         ([3001, 7], [2, 6001], [1, 0], ROWS, None),
         ([300, 5, 6], [2, 601, 3010], [1, 0, 1], ROWS, None),  # several such rows per output
         ([41, 700], [2, 82], [1, 0], TILE, None),

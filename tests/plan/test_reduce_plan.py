@@ -158,20 +158,19 @@ def check_launch(problem: Problem, launch: dict, limit: int) -> None:
         assert z == 1 and (splits - 1) * y * (VECS_IN_FLIGHT if vecs else 1) < units
 
     if path == "columns":
-        columns, fold, column_vecs = launch["columns"], launch["fold"], launch["column_vecs"]
-        apart, overlap = launch["apart"], launch["overlap"]
-        assert apart == 1 or apart == launch["kept"]["in_strides"][0] <= values // 2 and launch["unaligned"]
-        assert overlap == 0 or launch["shifted"]
-        assert covers(launch["column_tiles"], x - overlap, column_vecs) and tiles % launch["column_tiles"] == 0
-        assert covers(tiles // launch["column_tiles"], z, outputs // columns)
-        assert shared >= x * y * z * (values if vecs else 1) * ACCUMULATOR[problem.out_dtype]
+        columns, fold, overlap = launch["columns"], launch["fold"], launch["overlap"]
+        spread = 4 if item < 8 else 2
+        of_thread = values if vecs else spread if launch["spread"] else 1
+        assert launch["apart"] == 1 and (overlap == 0 or launch["shifted"])
+        assert not (launch["spread"] and vecs) and (problem.native or of_thread == 1)
+        assert covers(launch["column_tiles"], (x - overlap) * of_thread, fold * columns)
+        assert tiles % launch["column_tiles"] == 0 and covers(tiles // launch["column_tiles"], z, outputs // columns)
+        assert shared >= x * y * z * of_thread * ACCUMULATOR[problem.out_dtype]
         if fold > 1:  # whole vectors, wherever columns begin in them
-            assert column_vecs * values == fold * columns and launch["column_tiles"] == 1
+            assert x * values == fold * columns and launch["column_tiles"] == 1
             assert inner_units == row // fold >= 1
         else:
-            spread = (columns - 1) * apart + 1  # of the values of a row, with the gaps between them
-            assert covers(column_vecs, values if vecs else 1, spread)
-            assert inner_units == row and (spread >= values or not vecs)
+            assert inner_units == row and (columns >= values or not vecs) and launch["unaligned"] == launch["shifted"]
             if aligned:
                 assert columns % values == 0
             if launch["shifted"]:  # the rows of a thread begin at one offset in a vector, and a block holds any offset
@@ -275,13 +274,14 @@ def test_any_launch_is_valid(planner):
         plan = problem.plan(planner, sms)
         check(problem, plan)
         for launch in plan["launches"]:
-            kind = [launch[key] for key in ("path", "vecs", "unaligned", "shifted", "to_workspace")]
+            kind = [launch[key] for key in ("path", "vecs", "unaligned", "shifted", "spread", "to_workspace")]
             taken.add((*kind, launch.get("fold", 1) > 1, launch.get("apart", 1) > 1))
 
     check_one()
     paths = {"rows", "line", "short_rows", "rows_in_vecs", "tile", "columns", "finish"}
-    assert {path for path, *_ in taken} == paths and len(taken) >= 22
-    assert {(path, shifted) for path, _, _, shifted, _, _, apart in taken if apart} >= {("columns", False)}
+    assert {path for path, *_ in taken} == paths and len(taken) >= 20
+    assert {spread for path, _, _, _, spread, *_ in taken if path == "columns"} == {False, True}
+    assert {path for path, *_, apart in taken if apart} <= {"rows"}
 
 
 @seeded(150)
@@ -341,7 +341,6 @@ def test_sizes_that_are_zero_in_32_bits(planner, shape, reduced):
         ([3, 10**7], [1, 3], [0, 1], FLOAT32, "columns"),
         ([3136, 256, 64], [1, 3136, 3136 * 256], [1, 0, 1], FLOAT32, "rows"),
         ([1024, 4096, 16], [1, 1024, 2**22], [0, 1, 0], FLOAT32, "columns"),
-        ([1327059, 9], [2, 2654118], [0, 1], FLOAT16, "columns"),  # every other value
         ([68111, 52], [2, 136222], [1, 0], FLOAT16, "rows"),
     ],
 )
@@ -351,11 +350,46 @@ def test_common_shapes_take_their_paths_in_vecs(planner, sizes, strides, reduced
 
 
 @pytest.mark.parametrize("dtype", [FLOAT16, FLOAT32], ids=str)
-@pytest.mark.parametrize("apart, pitch, overlap", [(1, 25675, 1), (2, 25675, 1), (2, 25680, 0)])
-def test_long_columns_at_any_offset_are_read_in_aligned_vectors(planner, dtype, apart, pitch, overlap):
-    problem = Problem([25674 // apart, 6160], [apart, pitch], [0, 1], dtype)
-    launch = problem.plan(planner)["launches"][0]
-    assert launch["shifted"] and (launch["apart"], launch["overlap"]) == (apart, overlap)
+@pytest.mark.parametrize("pitch, overlap", [(25675, 1), (25680, 0)])
+def test_long_columns_at_any_offset_are_read_in_aligned_vectors(planner, dtype, pitch, overlap):
+    launch = Problem([25674, 6160], [1, pitch], [0, 1], dtype).plan(planner)["launches"][0]
+    assert launch["shifted"] and launch["overlap"] == overlap
+
+
+@pytest.mark.parametrize(
+    "sizes, strides, y",
+    [
+        ([501, 12, 300], [1, 501, 12 * 501], 3),
+        ([2049, 16, 2048], [1, 2049, 16 * 2049], 1),  # enough threads to read columns alone
+        ([1327059, 9], [2, 2654118], 1),  # every other value
+    ],
+)
+def test_short_columns_at_any_offset_are_read_value_by_value(planner, sizes, strides, y):
+    for dtype in (FLOAT16, FLOAT32):
+        launch = Problem(sizes, strides, [0, 1, 0][: len(sizes)], dtype).plan(planner)["launches"][0]
+        assert launch["path"] == "columns" and launch["spread"] and launch["y"] == y
+
+
+@pytest.mark.parametrize("units, y", [(4, 1), (12, 3), (19, 3), (33, 3), (1000, 8)])
+def test_rounds_of_columns_have_one_length(planner, units, y):
+    """Threads of a column read four vectors in a round. A block is 64 vectors wide, and 32 if columns are long."""
+    launch = Problem([2**20, units], [1, 2**20], [0, 1], FLOAT32).plan(planner)["launches"][0]
+    assert launch["vecs"] and launch["y"] == y
+
+
+@pytest.mark.parametrize(
+    "rows, row, dtype, y",
+    [
+        (56646, 1150, FLOAT32, 32),
+        (20000, 1023, FLOAT32, 64),  # all vectors in flight at once
+        (20000, 2047, FLOAT16, 32),
+        (20000, 3000, FLOAT32, 256),
+        (1000, 1150, FLOAT32, 128),  # too few rows
+    ],
+)
+def test_many_rows_are_read_by_warps(planner, rows, row, dtype, y):
+    launch = Problem([row, rows], [1, row + 1], [1, 0], dtype).plan(planner)["launches"][0]
+    assert launch["path"] == "rows" and launch["y"] == y
 
 
 @pytest.mark.parametrize("pitch", [0, 1])

@@ -181,6 +181,15 @@ enum class Read {
   kAligned,    // the address is a multiple of the unit's size
   kUnaligned,  // a 16-byte vector at any address: one aligned load, or two
   kShifted,    // an aligned vector. It is left out if it begins before the input or ends after it
+  kSpread,     // value by value. Spread says where they lie
+};
+
+// How far the values of a unit lie from its offset, for Read::kSpread.
+template <Read kRead, int kValues>
+struct Spread {};
+template <int kValues>
+struct Spread<Read::kSpread, kValues> {
+  int64_t offsets[kValues];
 };
 
 // Loads up to kUnroll units, where valid[u] is set, and combines them element by element in pairs.
@@ -189,7 +198,8 @@ template <typename In, typename Mid, int kValues, int kUnroll, Read kRead, typen
           typename Consume>
 __device__ __forceinline__ void load_units(const Op& op, const Args& args,
                                            const int64_t (&offsets)[kUnroll],
-                                           const bool (&valid)[kUnroll], Consume&& consume) {
+                                           const bool (&valid)[kUnroll], Consume&& consume,
+                                           const Spread<kRead, kValues>& spread = {}) {
   using V = typename Op::Value;
   if constexpr (std::is_same_v<In, AnyType>) {
     static_assert(kValues == 1);
@@ -257,6 +267,14 @@ __device__ __forceinline__ void load_units(const Op& op, const Args& args,
           }
         }
       }
+    } else if constexpr (kRead == Read::kSpread) {
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+#pragma unroll
+        for (int v = 0; v < kValues; ++v) {
+          if (valid[u]) vecs[u].values[v] = in[offsets[u] + spread.offsets[v]];
+        }
+      }
     } else {
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
@@ -278,7 +296,8 @@ template <typename In, typename Mid, int kValues, int kUnroll, Read kRead, typen
           typename Consume>
 __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t base,
                                          int64_t units, uint32_t lane, uint32_t lanes,
-                                         uint32_t split, Consume&& consume) {
+                                         uint32_t split, Consume&& consume,
+                                         const Spread<kRead, kValues>& spread = {}) {
   const int64_t group = int64_t{kUnroll} * lanes;
   const int64_t step = lanes * args.inner_stride;
   const auto inside = [&](int64_t offset) {
@@ -294,7 +313,7 @@ __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t
       offsets[u] = first + u * step;
       valid[u] = inside(offsets[u]);
     }
-    load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume);
+    load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume, spread);
   }
   if (begin >= units) return;
   const int64_t first = base + (begin + lane) * args.inner_stride;
@@ -303,7 +322,7 @@ __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t
     offsets[u] = first + u * step;
     valid[u] = begin + lane + u * int64_t{lanes} < units && inside(offsets[u]);
   }
-  load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume);
+  load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume, spread);
 }
 
 // As walk_row, for an output whose units lie in several rows. position(row_offset, inner, valid)
@@ -312,7 +331,8 @@ template <typename In, typename Mid, int kValues, int kUnroll, Read kRead, typen
           typename Position, typename Consume>
 __device__ __forceinline__ void walk_rows(const Op& op, const Args& args, int64_t base,
                                           uint32_t lane, uint32_t lanes, uint32_t split,
-                                          Position&& position, Consume&& consume) {
+                                          Position&& position, Consume&& consume,
+                                          const Spread<kRead, kValues>& spread = {}) {
   const auto units = static_cast<uint32_t>(args.units);
   const uint32_t group = kUnroll * lanes;
   for (uint32_t first = split * group; first < units; first += args.splits.divisor * group) {
@@ -330,7 +350,7 @@ __device__ __forceinline__ void walk_rows(const Op& op, const Args& args, int64_
       const uint32_t inner = args.inner_units.divmod(outer);
       offsets[u] = position(base + in_offset(args.reduced, 1, outer), inner, valid[u]);
     }
-    load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume);
+    load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume, spread);
   }
 }
 

@@ -85,6 +85,11 @@ cudaError_t launch_one(const Op& op, const Launch& launch, void* workspace, cuda
     return launch_kernel(finish_kernel<Op>, launch.shape, stream, op, args, launch.slots);
   }
   if constexpr (kNative) {
+    if (launch.spread) {
+      constexpr int kColumns = spread_columns(sizeof(In));
+      return launch.one_row ? start(columns_kernel<Op, In, Mid, kColumns, Read::kSpread, true>)
+                            : start(columns_kernel<Op, In, Mid, kColumns, Read::kSpread, false>);
+    }
     if (launch.reads_vecs()) return launch_vecs<Op, In, Mid>(launch, args.row_size, start);
     if (launch.one_row) {
       return launch.path == Path::kRows
