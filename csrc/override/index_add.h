@@ -41,12 +41,6 @@ inline bool has_rows_of(const Tensor& self, const Tensor& source, int64_t dim) {
   return true;
 }
 
-inline Reason decide_by_size(const Tensor& self, const Tensor& source, int64_t entries,
-                             int64_t rows, bool deterministic) {
-  return unless_always(
-      [&] { return policy::index_add(addition_of(self, source, entries, rows), deterministic); });
-}
-
 // Atomic additions, which ATen uses, round every partial sum of a half type. In deterministic mode
 // both add in a fixed order.
 inline std::string_view mode_for(const Tensor& self, int64_t dim, const Tensor& source,
@@ -72,7 +66,8 @@ struct IndexAdd {
         source.size(*d) != index.numel() || !is_simple(alpha)) {
       return Reason::kUnsupported;
     }
-    return decide_by_size(self, source, index.numel(), self.size(*d), is_deterministic());
+    return unless_always(
+        [&] { return policy::index_add(addition_of(self, source, index.numel(), self.size(*d))); });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source, const at::Scalar& alpha) {
@@ -123,7 +118,10 @@ struct ScatterAdd {
     const Reason known = decide_rows(self, dim, index, source);
     if (known != Reason::kTaken) return known;
     const int64_t d = *wrapped(dim, self);
-    return decide_by_size(self, source, index.size(d), self.size(d), is_deterministic());
+    return unless_always([&] {
+      return policy::scatter_add(addition_of(self, source, index.size(d), self.size(d)),
+                                 is_deterministic());
+    });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source) {

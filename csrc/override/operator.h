@@ -28,6 +28,7 @@ constexpr std::array kOperatorNames{
     "index_put",
     "embedding_dense_backward",
     "index_select",
+    "cumsum",
     "convolution",
     "convolution_backward",
     "dot",

@@ -10,6 +10,7 @@
 
 #include "override/conv1d.h"
 #include "override/copy.h"
+#include "override/cumsum.h"
 #include "override/dot.h"
 #include "override/index_add.h"
 #include "override/index_select.h"
@@ -44,10 +45,10 @@ std::vector<Entry>& entries() {
       entries_of<Sum, Mean, Amax, Amin, Mul, Nearest, NearestBackward, NearestExact,
                  NearestExactBackward, IndexAdd, IndexAddInplace, ScatterAdd, ScatterAddInplace,
                  ScatterReduce, ScatterReduceInplace, ScatterReduceOut, IndexPut,
-                 EmbeddingDenseBackward, IndexSelect, Convolution, ConvolutionBackward, Dot, Vdot,
-                 Copy, SegmentReduce, SegmentReduceBackward, SparseMm, SparseAddmm, SparseAddmmOut,
-                 SparseSampledAddmm, SparseMmReduce, SparseMmReduceBackward, DenseMm, DenseMmOut,
-                 DenseBmm, DenseBmmOut, DenseAddmm, DenseAddmmOut>());
+                 EmbeddingDenseBackward, IndexSelect, Cumsum, Convolution, ConvolutionBackward, Dot,
+                 Vdot, Copy, SegmentReduce, SegmentReduceBackward, SparseMm, SparseAddmm,
+                 SparseAddmmOut, SparseSampledAddmm, SparseMmReduce, SparseMmReduceBackward,
+                 DenseMm, DenseMmOut, DenseBmm, DenseBmmOut, DenseAddmm, DenseAddmmOut>());
   return all;
 }
 

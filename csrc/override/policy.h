@@ -14,11 +14,13 @@ namespace gpuopt::overriding::policy {
 
 constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
 
+// The stride of the innermost dimension, at most. The sweep has every value and every other one.
+constexpr int64_t kWidestGap = 2;
+
 // Smaller reductions, in values, are declined whatever their layout.
 constexpr int64_t kSmallestReduction = 1 << 15;
 
-// Taken problems of the sweep are 1.03 to 7.5 times as fast as ATen's. Declined layouts, which have
-// no unit stride, are 0.54 to 1.63 times as fast.
+// Taken problems of the sweep are 1.03 to 7.5 times as fast as ATen's.
 inline Reason reduce(std::span<const int64_t> sizes, std::span<const int64_t> strides,
                      uint64_t reduced, int64_t item) {
   namespace room = gpuopt::reduce;
@@ -39,7 +41,7 @@ inline Reason reduce(std::span<const int64_t> sizes, std::span<const int64_t> st
   }
   const room::Layout layout = room::layout_of(problem);
   if (layout.num_reduced == 0) return Reason::kAtenIsFaster;  // a copy
-  if (layout.dims[0].in_stride != 1) return Reason::kLayout;
+  if (layout.dims[0].in_stride > kWidestGap) return Reason::kLayout;
   // ATen takes 5.5 to 28 us for a small number of outputs, because it splits each sum.
   const bool is_split = layout.outputs <= 256 && values >= kSmallestReduction;
   return is_split || values * item >= kMiB ? Reason::kTaken : Reason::kSize;
@@ -102,13 +104,19 @@ struct Addition {
   bool is_count() const { return item == 2 && row_bytes() == 2; }
 };
 
-constexpr int64_t kSmallestSorted = 256 * kKiB;
+constexpr int64_t kSmallestAddition = 256 * kKiB;
 
-// Non-deterministic: 0.97 to 54 times ATen's speed from these sizes on. Deterministic: 1.4 or more.
-// ATen adds entries of one row one after another, so that many of them take long.
-inline Reason index_add(const Addition& add, bool deterministic) {
+// Non-deterministic: 0.97 to 54 times ATen's speed from this size on. Deterministic: 1.4 or more.
+// ATen's call costs the host as much.
+inline Reason index_add(const Addition& add) {
+  return add.bytes() >= kSmallestAddition ? Reason::kTaken : Reason::kSize;
+}
+
+// The kernels are the same as for index_add, but ATen's call costs the host less. ATen adds entries
+// of one row one after another, so that many of them take long.
+inline Reason scatter_add(const Addition& add, bool deterministic) {
   const bool sorted = deterministic || add.entries / add.rows >= 64 || add.is_count();
-  const int64_t least = sorted ? kSmallestSorted : add.item == 2 ? kMiB : 4 * kMiB;
+  const int64_t least = sorted ? kSmallestAddition : add.item == 2 ? kMiB : 4 * kMiB;
   return add.bytes() >= least ? Reason::kTaken : Reason::kSize;
 }
 
@@ -117,7 +125,7 @@ inline Reason index_add(const Addition& add, bool deterministic) {
 // bfloat16 and in deterministic mode it calls ATen's kernel, which sorts.
 inline bool index_add_in_graph(const Addition& add, bool half_sum, bool bfloat16_sum,
                                bool deterministic) {
-  if (deterministic || (add.is_count() && half_sum)) return add.bytes() >= kSmallestSorted;
+  if (deterministic || (add.is_count() && half_sum)) return add.bytes() >= kSmallestAddition;
   if (bfloat16_sum) return add.bytes() >= kMiB;
   // A call of an operator costs the host more than a launch of Inductor's.
   return add.entries / add.rows >= 256 && add.bytes() >= 8 * kMiB;
@@ -135,14 +143,14 @@ inline bool sums_in_float32(const Addition& add) {
 
 // Several indices are made one by small launches, which ATen does, too.
 inline Reason index_put(int64_t bytes, int64_t indices) {
-  return bytes >= (indices > 1 ? kMiB : kSmallestSorted) ? Reason::kTaken : Reason::kSize;
+  return bytes >= (indices > 1 ? kMiB : kSmallestAddition) ? Reason::kTaken : Reason::kSize;
 }
 
 // ATen has one kernel without a sort up to this many entries, which is not measured.
 constexpr int64_t kFewEmbeddings = 3072;
 
 inline Reason embedding_backward(int64_t entries, int64_t bytes) {
-  return entries > kFewEmbeddings && bytes >= kSmallestSorted ? Reason::kTaken : Reason::kSize;
+  return entries > kFewEmbeddings && bytes >= kSmallestAddition ? Reason::kTaken : Reason::kSize;
 }
 
 // ATen gives each row a block, or each value a thread. Rows of up to 2 KiB are 1.1 to 67 times as
@@ -151,6 +159,10 @@ inline Reason index_select(int64_t entries, int64_t row_bytes) {
   if (row_bytes > 2 * kKiB) return Reason::kAtenIsFaster;
   return entries * (2 * row_bytes + 8) >= kMiB ? Reason::kTaken : Reason::kSize;
 }
+
+// Values of the smallest scan that is taken. ATen gives each row a block, and each column a thread.
+// Scans of 4096 values and more are 1.05 to 4340 times as fast here.
+constexpr int64_t kSmallestScan = 1 << 12;
 
 // 1.05 to 8.6 times ATen's speed. Matrices with a shorter side are 0.7 to 1.5 times as fast.
 inline Reason copy(const transpose::Problem& problem) {

@@ -44,7 +44,7 @@ LEFT_OUT = {
 ON_CPU = (
     "sum", "mean", "amax", "amin", "mul", "index_add", "scatter_add", "scatter_reduce", "index_put", "__getitem__", "index_select",
     "gather", "take_along_dim", "contiguous", "clone", "to", "dot", "vdot", "nn.functional.conv1d", "nn.functional.conv_transpose1d",
-    "nn.functional.embedding",
+    "nn.functional.embedding", "cumsum", "cumulative_trapezoid",
     "nn.functional.interpolate", "nn.functional.upsample_nearest", "cov", "einsum", "var", "softmax", "nn.functional.layer_norm", "cat",
     "permute", "T", "linalg.norm", "nn.functional.linear", "bmm", "cdist", "kron", "logsumexp", "repeat", "expand", "norm",
 )  # fmt: skip

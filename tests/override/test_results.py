@@ -151,6 +151,9 @@ def own_calls(device, dtype, padding=True):
     yield "index_select", lambda a: a[:, :3].index_select(0, index), (made(5, 7),)
     yield "index_select", lambda a: a.index_select(0, index), (made(5),)
     yield "index_select", lambda w: F.embedding(index.view(3, 2), w), (one,)
+    if not torch.are_deterministic_algorithms_enabled():  # ATen refuses it on CUDA
+        yield "cumsum", lambda a: a.cumsum(0), (one,)
+        yield "cumsum", lambda a: a[:, 1:].cumsum(-1, dtype=a.dtype), (made(4, 9),)
     yield "copy_", lambda a: a.t().contiguous(), (one,)
     yield "copy_", lambda a: a.permute(0, 2, 1).clone(memory_format=torch.contiguous_format), (made(2, 3, 4),)
     yield "copy_", lambda a: a.contiguous(memory_format=torch.channels_last), (made(2, 3, 4, 5),)

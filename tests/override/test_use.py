@@ -17,6 +17,7 @@ import torch_ops
 from torch_ops import _library
 
 from ..support.overriding import counted, nothing_is_left, override, rows  # noqa: F401
+from ..support.runtime import deterministic_algorithms
 
 pytestmark = pytest.mark.torch_version
 
@@ -49,6 +50,8 @@ def test_reasons(reason, function):
         ("mul", lambda x: x * x.t()),
         ("copy_", lambda x: x.t().contiguous()),
         ("dot", lambda x: torch.dot(x[0], x[1])),
+        ("cumsum", lambda x: x.cumsum(1)),
+        ("sum", lambda x: x[:, ::2].sum(0)),
     ],
 )
 def test_large_calls_are_taken(name, function):
@@ -56,6 +59,17 @@ def test_large_calls_are_taken(name, function):
     with counted() as calls, override("cpu", always=False):
         function(x)
     assert calls[name] == {"taken": 1}
+
+
+def test_what_cumsum_passes_on():
+    x = torch.ones(64, 128)
+    with counted() as calls, override("cpu", "cumsum", always=False):
+        x[:8].cumsum(1)
+        x.long().cumsum(1)
+        x.cumsum(1, dtype=torch.float64)
+        with deterministic_algorithms():  # ATen's CUDA kernel raises an error
+            x.cumsum(1)
+    assert calls["cumsum"] == {"size": 1, "dtype": 2, "unsupported": 1}
 
 
 def test_images_are_passed_on():

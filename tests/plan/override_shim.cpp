@@ -62,8 +62,10 @@ int64_t upsample_reason(bool backward, bool channels_last, int64_t images, int64
                             : policy::upsample(false, channels_last, bytes));
 }
 
-int64_t index_add_reason(const policy::Addition& add, bool deterministic) {
-  return number_of(policy::index_add(add, deterministic));
+int64_t index_add_reason(const policy::Addition& add) { return number_of(policy::index_add(add)); }
+
+int64_t scatter_add_reason(const policy::Addition& add, bool deterministic) {
+  return number_of(policy::scatter_add(add, deterministic));
 }
 
 bool index_add_in_graph(const policy::Addition& add, bool bfloat16) {
@@ -76,6 +78,8 @@ bool is_count(const policy::Addition& add) { return add.is_count(); }
 int64_t index_select_reason(int64_t entries, int64_t row_bytes) {
   return number_of(policy::index_select(entries, row_bytes));
 }
+
+int64_t smallest_scan() { return policy::kSmallestScan; }
 
 int64_t segment_reduce_reason(int64_t features, int64_t results, int64_t bytes) {
   return number_of(policy::segment_reduce(features, results, bytes));

@@ -85,7 +85,7 @@ def index_add(policy, row, mode="fast"):
     in_float32 = policy.sums_in_float32(addition)
     if mode != "deterministic" and (in_float32 != (mode == "accurate") or policy.is_count(addition)):
         return None
-    return policy.index_add_reason(addition, mode == "deterministic")
+    return policy.index_add_reason(addition)
 
 
 def index_select(policy, row):
@@ -93,7 +93,13 @@ def index_select(policy, row):
     return policy.index_select_reason(*map(ctypes.c_int64, (len(index), table[0].numel() * table.itemsize)))
 
 
+def cumsum(policy, row):
+    x, _ = restored(row)
+    return TAKEN if x.numel() >= policy.smallest_scan() else 2
+
+
 FAMILIES = {
+    "cumsum": cumsum,
     "mul": mul,
     "reduce": reduce,
     "upsample": upsample,

@@ -1,0 +1,32 @@
+// Cumulative sums.
+#pragma once
+
+#include <ATen/ops/cumsum_ops.h>
+
+#include "override/policy.h"
+#include "override/predicates.h"
+#include "scan/binding/scan_ops.h"
+
+namespace gpuopt::overriding {
+
+struct Cumsum {
+  using Aten = at::_ops::cumsum;
+  static constexpr Operator kOperator = operator_named("cumsum");
+
+  static Reason decide(const Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype) {
+    // Most calls of a model that is bound by the host end here.
+    if (self.numel() < policy::kSmallestScan && !takes_always()) return Reason::kSize;
+    if (!is_plain(self) || self.dim() == 0) return Reason::kUnsupported;
+    const at::ScalarType own = self.scalar_type();
+    if (!is_measured(own) || dtype.value_or(own) != own) return Reason::kDtype;
+    // ATen raises an error in deterministic mode.
+    if (is_deterministic() || !wrapped(dim, self).has_value()) return Reason::kUnsupported;
+    return Reason::kTaken;
+  }
+  static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim,
+                    std::optional<at::ScalarType> dtype) {
+    return redispatch(gpuopt::Cumsum{self, dim, dtype, false, false}, key);
+  }
+};
+
+}  // namespace gpuopt::overriding
