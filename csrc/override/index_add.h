@@ -118,10 +118,8 @@ struct ScatterAdd {
     const Reason known = decide_rows(self, dim, index, source);
     if (known != Reason::kTaken) return known;
     const int64_t d = *wrapped(dim, self);
-    return unless_always([&] {
-      return policy::scatter_add(addition_of(self, source, index.size(d), self.size(d)),
-                                 is_deterministic());
-    });
+    return unless_always(
+        [&] { return policy::index_add(addition_of(self, source, index.size(d), self.size(d))); });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source) {

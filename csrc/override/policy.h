@@ -107,17 +107,9 @@ struct Addition {
 constexpr int64_t kSmallestAddition = 256 * kKiB;
 
 // Non-deterministic: 0.97 to 54 times ATen's speed from this size on. Deterministic: 1.4 or more.
-// ATen's call costs the host as much.
+// A call of ATen's index_add or scatter_add costs the host up to 2 us more.
 inline Reason index_add(const Addition& add) {
   return add.bytes() >= kSmallestAddition ? Reason::kTaken : Reason::kSize;
-}
-
-// The kernels are the same as for index_add, but ATen's call costs the host less. ATen adds entries
-// of one row one after another, so that many of them take long.
-inline Reason scatter_add(const Addition& add, bool deterministic) {
-  const bool sorted = deterministic || add.entries / add.rows >= 64 || add.is_count();
-  const int64_t least = sorted ? kSmallestAddition : add.item == 2 ? kMiB : 4 * kMiB;
-  return add.bytes() >= least ? Reason::kTaken : Reason::kSize;
 }
 
 // Whether index_add is faster than Inductor's kernel in a graph. That kernel adds atomically, and

@@ -278,7 +278,8 @@ struct Chooser {
   bool can_be_shifted() const {
     if (!vecs_are_possible() || values > tuning.shifted_values || config.outer_units > 1)
       return false;
-    const int64_t least = rows_of_shift() == 1 ? tuning.shifted_column : 2 * tuning.shifted_column;
+    const int64_t least = std::clamp(rows_of_shift() * tuning.shifted_column, tuning.least_shifted,
+                                     tuning.most_shifted);
     return config.units() >= least && layout.kept[0].size >= values &&
            layout.reduced[0].in_stride >= values;
   }

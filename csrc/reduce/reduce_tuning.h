@@ -75,10 +75,11 @@ struct Tuning {
   int64_t short_column = 128;  // units of a short column, at most
   // The limits below are from benchmarks/results/nvidia-h200/reduce-columns.jsonl.
   //
-  // Columns are shifted from so many units on, and twice as many if rows begin at several offsets:
-  // (512,64,2049) of f16 over dim 1 takes 50 us shifted and 59 spread, (992,33,2049) 73 and 60.
-  // Vectors of more values are not: 16 sums in int64 fill the registers.
-  int64_t shifted_column = 32;
+  // Columns are shifted from so many units on, times the offsets at which rows begin, but not more
+  // than most_shifted: (512,64,2049) of f16 over dim 1 takes 50 us shifted and 59 spread,
+  // (992,33,2049) 73 and 60, and (64,30,2049) of f64 10.4 and 12.4. Vectors of more values are not:
+  // 16 sums in int64 fill the registers.
+  int64_t shifted_column = 12, least_shifted = 24, most_shifted = 64;
   int64_t shifted_values = 8;
   // Single values: a thread reads a column alone if an SM has so many threads for each group.
   // (2048,16,2049) of f16 over dim 1 takes 58 us so, and 86 with several threads for a column.

@@ -14,7 +14,7 @@ from benchmarks.harness.operands import restored
 from tools.native_build import ROOT
 from tools.test_build import load
 
-SWEEP = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/sweep.json"
+SWEEP = ROOT / "benchmarks/results/nvidia-h200/sweep.json"
 TAKEN = 0
 MORE_HOST_TIME = 1.5  # us that a call costs more than ATen's
 
