@@ -108,7 +108,7 @@ def measured(results: dict[str, dict], paths: dict[str, Path]) -> str:
         return f"[{name}]({paths[name].relative_to(machine.REPOSITORY)})"
 
     if mixed := mixture(results):
-        return "\n".join(f"- {link(name)}{line.removeprefix(name)}." for name, line in zip(results, mixed))
+        return " ".join(f"{link(name)}{line.removeprefix(name)}." for name, line in zip(results, mixed))
     origin = origins(next(iter(results.values())))[0]
     return (
         f"All speeds on this page are of one {origin.gpu}, torch {origin.torch}, {origin.day}, commit {origin.commit}: "

@@ -20,8 +20,11 @@ struct Cumsum {
     const at::ScalarType own = self.scalar_type();
     if (!is_measured(own) || dtype.value_or(own) != own) return Reason::kDtype;
     // ATen raises an error in deterministic mode.
-    if (is_deterministic() || !wrapped(dim, self).has_value()) return Reason::kUnsupported;
-    return Reason::kTaken;
+    const std::optional<int64_t> d = wrapped(dim, self);
+    if (is_deterministic() || !d.has_value()) return Reason::kUnsupported;
+    return unless_always([&] {
+      return policy::cumsum(self.numel(), self.size(*d), static_cast<int64_t>(self.element_size()));
+    });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim,
                     std::optional<at::ScalarType> dtype) {

@@ -75,7 +75,9 @@ int64_t index_select_reason(int64_t entries, int64_t row_bytes) {
   return number_of(policy::index_select(entries, row_bytes));
 }
 
-int64_t smallest_scan() { return policy::kSmallestScan; }
+int64_t cumsum_reason(int64_t values, int64_t length, int64_t item) {
+  return number_of(policy::cumsum(values, length, item));
+}
 
 int64_t segment_reduce_reason(int64_t features, int64_t results, int64_t bytes) {
   return number_of(policy::segment_reduce(features, results, bytes));

@@ -21,8 +21,10 @@ def test_the_pages_are_as_the_results_are():
     assert pages.stale(readme.pages()) == []
 
 
-def test_all_numbers_are_of_one_gpu_and_commit():
-    assert readme.mixture({name: report.load(path) for name, path in readme.sources().items()}) == []
+def test_all_numbers_are_of_one_gpu():
+    """Commits may differ: the page names the one of each result."""
+    found = [origin for path in readme.sources().values() for origin in readme.origins(report.load(path))]
+    assert len({(origin.gpu, origin.torch) for origin in found}) == 1
 
 
 # ---------------------------------------------------------------- origins
@@ -58,7 +60,7 @@ def test_a_mixture_is_listed(other, said, tmp_path, monkeypatch):
         f"random problems: {said}",
     ]
     text = readme.measured(mixed, {"models": tmp_path / "a.json", "random problems": tmp_path / "b.json"})
-    assert text.splitlines()[1] == f"- [random problems](b.json): {said}."
+    assert text.endswith(f". [random problems](b.json): {said}.")
 
 
 # ---------------------------------------------------------------- random problems

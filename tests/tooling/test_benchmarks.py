@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import itertools
+import math
 import os
 import subprocess
 import sys
@@ -356,3 +357,12 @@ def test_a_small_case_runs_with_all_peers(room, case):
         assert entry["status"] == "ok" or entry["status"] == "missing" and name.startswith("CuPy"), (name, entry)
         if entry["status"] == "ok":
             assert 0.2 < entry["us"]["median"] < 200
+
+
+def test_errors_of_results_beyond_the_range_of_a_dtype():
+    """A sum that float16 can't hold is an infinity, and only an infinity of its sign is right."""
+    want = torch.tensor([1.0, 138e3, -138e3], dtype=torch.float64)
+    assert relative_error(want.half(), want) == 0
+    assert relative_error(torch.tensor([1.0, 4096.0, -math.inf]).half(), want) > 0.5
+    assert relative_error(torch.tensor([1.0, math.inf, math.inf]).half(), want) > 0.5
+    assert math.isnan(relative_error(torch.tensor([1.0, math.nan, -math.inf]).half(), want))
