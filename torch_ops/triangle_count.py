@@ -41,6 +41,10 @@ def _edges_of(op: str, graph: CSR | Tensor, num_nodes: int | None) -> tuple[Tens
         if torch.compiler.is_compiling():
             raise ValueError(f"{op}: num_nodes must be given inside torch.compile: expected a number, got None")
         num_nodes = int(graph.max()) + 1 if graph.numel() else 0
+    elif not hasattr(num_nodes, "__index__"):
+        raise TypeError(
+            f"{op}: num_nodes must be the size of the graph: expected an int, got {type(num_nodes).__name__}"
+        )
     elif isinstance(num_nodes, int) and not 0 <= num_nodes <= _MOST_VERTICES:
         raise ValueError(
             f"{op}: num_nodes must be the size of the graph: expected 0 to {_MOST_VERTICES}, got {num_nodes}"
@@ -61,7 +65,8 @@ def triangle_count(graph: CSR | Tensor, per_vertex: bool = False, *, num_nodes: 
         An int64 tensor without dimensions, or (vertices). Counts are exact and independent of the order of edges and vertices.
 
     Raises:
-        TypeError: ``graph`` is neither a :class:`CSR` nor a tensor, or its dtype is not int32 or int64.
+        TypeError: ``graph`` is neither a :class:`CSR` nor a tensor, or its dtype is not int32 or int64, or ``num_nodes`` is no
+            integer.
         ValueError: ``graph`` is not square or not (2, edges), or ``num_nodes`` is not its size or out of range.
         IndexError: an edge list on the CPU names a vertex out of range. On CUDA a device-side assertion fails instead.
         NotImplementedError: the graph differs between the examples of :func:`torch.vmap`.

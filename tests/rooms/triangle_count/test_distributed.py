@@ -14,7 +14,7 @@ import torch
 import torch_ops
 from benchmarks.partitioned import model
 from torch_ops.distributed._deal import IMBALANCE, Deal, choose_buckets
-from torch_ops.distributed.partition import _hashed
+from torch_ops.distributed.partition import LARGEST, _check_entries, _hashed
 
 from ...support import ranks
 from . import distributed_checks as checks
@@ -30,6 +30,12 @@ CLOSED = {
     "no edges": 0,
     "one vertex": 0,
 }
+
+
+def test_a_rank_holds_so_many_entries():
+    _check_entries(LARGEST)
+    with pytest.raises(ValueError, match="expected more ranks for this graph, got 2147483648 entries on one"):
+        _check_entries(LARGEST + 1)
 
 
 @pytest.fixture(scope="module")

@@ -171,6 +171,7 @@ ERRORS = [
     (ValueError, r"num_nodes must be the rows of graph: expected 3, got 4", SQUARE, {"num_nodes": 4}),
     (ValueError, r"num_nodes must be the size of the graph: expected 0 to 2147483647, got -1", EDGES, {"num_nodes": -1}),
     (ValueError, r"num_nodes must be the size of the graph.* got 2147483648", EDGES, {"num_nodes": 2**31}),
+    (TypeError, r"num_nodes must be the size of the graph: expected an int, got float", EDGES, {"num_nodes": 2.5}),
     (TypeError, r"graph must be int32 or int64.* got torch.float32", EDGES.float(), {"num_nodes": 3}),
     (IndexError, r"target must name vertices: expected numbers from 0 to 1, got 2", EDGES, {"num_nodes": 2}),
     (IndexError, r"source must name vertices: expected numbers from 0 to 2, got -1", EDGES - 1, {"num_nodes": 3}),
