@@ -26,6 +26,7 @@ from benchmarks.rooms.graphs import Graph
 
 SMALLEST, LARGEST = 1 << 16, 1 << 30
 DTYPES = (F32, F32, BF16, BF16, F16)
+INTEGERS, INTEGER_SHARE = (torch.int64, torch.int32), 0.15
 # Compiling takes seconds, so only every fourth problem has Inductor as a peer.
 INDUCTOR_EVERY = 4
 
@@ -47,8 +48,9 @@ class Draw(random.Random):
         size = max(least, min(most, round(self.log(least, max(least, most)))))
         return max(least, size // 8 * 8) if size >= 8 and self.random() < 0.5 else size
 
-    def dtype(self) -> torch.dtype:
-        return self.choice(self.dtypes)
+    def dtype(self, integers: bool = False) -> torch.dtype:
+        """A floating-point dtype; with ``integers``, at times an integer."""
+        return self.choice(INTEGERS if integers and self.random() < INTEGER_SHARE else self.dtypes)
 
     def image(self, values: int) -> tuple[int, int, int, int]:
         """(N, C, H, W) of about ``values`` values."""
@@ -96,7 +98,7 @@ def text(shape: tuple[int, ...]) -> str:
 
 
 def mul(draw: Draw) -> Problem:
-    dtype = draw.dtype()
+    dtype = draw.dtype(integers=True)
     values = draw.values(dtype, 3)
     kind = draw.choice(
         ("dense", "channel", "row", "column", "scalar", "transposed", "misaligned", "cropped", "layouts")
@@ -108,7 +110,7 @@ def mul(draw: Draw) -> Problem:
         "dense": lambda m: (m(*shape), m(*shape)),
         "row": lambda m: (m(*shape), m(columns)),
         "column": lambda m: (m(*shape), m(rows, 1)),
-        "scalar": lambda m: (m(*shape), 2.5),
+        "scalar": lambda m: (m(*shape), 2.5 if dtype.is_floating_point else 3),
         "transposed": lambda m: (m(*shape), m(columns, rows).t()),
         "misaligned": lambda m: (m.misaligned(values), m.misaligned(values)),
         "cropped": lambda m: (m.columns(rows, columns, columns + 3), m(*shape)),
@@ -125,7 +127,8 @@ def mul(draw: Draw) -> Problem:
 
 
 def reduce(draw: Draw) -> Problem:
-    dtype, call = draw.dtype(), draw.choice(("sum", "mean", "max"))
+    dtype = draw.dtype(integers=True)
+    call = draw.choice(("sum", "mean", "max") if dtype.is_floating_point else ("sum", "max"))
     values = draw.values(dtype, 1)
     kind = draw.choice(("rows", "columns", "all", "statistics", "pool", "dims", "strided", "windows", "tiny", "cut"))
     rows = draw.size(1, values)
@@ -168,9 +171,12 @@ def reduce(draw: Draw) -> Problem:
 # ---------------------------------------------------------------- scans
 
 
-def cumsum(draw: Draw) -> Problem:
-    dtype = draw.dtype()
-    values = draw.values(dtype, 2)
+def scan(draw: Draw, call: str) -> Problem:
+    """cumsum, or linear_recurrence with factors in [0, 1)."""
+    recurs = call == "linear_recurrence"
+    dtype = draw.dtype(integers=not recurs)
+    # ATen's recurrence needs copies of the operands.
+    values = draw.values(dtype, 3, 1 << 28) if recurs else draw.values(dtype, 2)
     kind = draw.choice(("rows", "columns", "all", "middle", "strided", "misaligned"))
     rows = draw.size(1, values)
     shape: tuple[int, ...] = (rows, max(1, values // rows))
@@ -181,12 +187,15 @@ def cumsum(draw: Draw) -> Problem:
         sizes = [draw.size(2, max(2, int(values ** (1 / 2)))) for _ in range(2)]
         shape = (*sizes, max(1, values // math.prod(sizes)))
 
-    def operands(m: Maker) -> tuple:
+    def operand(m: Maker) -> torch.Tensor:
         if kind == "strided":
-            return m(shape[0], 2 * shape[1])[:, ::2], dim
-        return (m.misaligned(math.prod(shape)).view(shape) if kind == "misaligned" else m(*shape)), dim
+            return m(shape[0], 2 * shape[1])[:, ::2]
+        return m.misaligned(math.prod(shape)).view(shape) if kind == "misaligned" else m(*shape)
 
-    return Problem("scan", "cumsum", f"{kind} {text(shape)} dim {dim}", dtype, operands)
+    def operands(m: Maker) -> tuple:
+        return (operand(m), operand(m), dim) if recurs else (operand(m), dim)
+
+    return Problem("scan", call, f"{kind} {text(shape)} dim {dim}", dtype, operands)
 
 
 def selective_scan(draw: Draw, backward: bool = False) -> Problem:
@@ -248,7 +257,7 @@ def dot_rows(draw: Draw) -> Problem:
 
 
 def transpose2d(draw: Draw) -> Problem:
-    dtype = draw.dtype()
+    dtype = draw.dtype(integers=True)
     values = draw.values(dtype, 2)
     kind = draw.choice(("matrix", "matrix", "batch", "NCHW to NHWC", "NHWC to NCHW", "misaligned", "gaps"))
     rows = draw.size(2, max(2, values // 2))
@@ -284,7 +293,7 @@ def rows_at_an_index(draw: Draw, dtype: torch.dtype) -> bench_index_add.Sum:
 
 
 def index_add(draw: Draw, mode: str = "fast") -> Problem:
-    dtype = draw.choice((BF16, F16)) if mode == "accurate" else draw.dtype()
+    dtype = draw.choice((BF16, F16)) if mode == "accurate" else draw.dtype(integers=True)
     what = rows_at_an_index(draw, dtype)
     return Problem(
         "index_add",
@@ -299,7 +308,7 @@ def index_add(draw: Draw, mode: str = "fast") -> Problem:
 
 
 def index_select(draw: Draw) -> Problem:
-    dtype = draw.dtype()
+    dtype = draw.dtype(integers=True)
     what = rows_at_an_index(draw, dtype)
     build, moved = (functools.partial(f, dtype) for f in (what.build_select, what.moved_by_select))
     return Problem("index_add", "index_select", what.name.replace("+=", " to "), dtype, None, build, moved)
@@ -428,7 +437,7 @@ def convolve(draw: Draw) -> Problem:
 FAMILIES: dict[str, Callable[[Draw], Problem]] = {
     "mul": mul,
     "reduce": reduce,
-    "cumsum": cumsum,
+    **{call: functools.partial(scan, call=call) for call in ("cumsum", "linear_recurrence")},
     "selective_scan": selective_scan,
     "selective_scan backward": functools.partial(selective_scan, backward=True),
     "upsample": upsample,
