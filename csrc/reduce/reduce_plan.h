@@ -7,7 +7,8 @@
 
 #include "common/launch_shape.h"
 #include "reduce/reduce_args.h"
-#include "reduce/reduce_config.h"
+#include "reduce/reduce_columns_config.h"
+#include "reduce/reduce_rows_config.h"
 
 namespace gpuopt::reduce {
 
@@ -35,6 +36,20 @@ struct Plan {
 };
 
 namespace detail {
+
+inline Config config_of(const Problem& problem, const Layout& layout, const Types& types,
+                        const Device& device, const Tuning& tuning) {
+  const auto chosen = [](auto chooser) {
+    for (int d = 1; d < chooser.layout.num_reduced; ++d) {
+      chooser.config.outer_units *= chooser.layout.reduced[d].size;
+    }
+    chooser.choose();
+    return chooser.config;
+  };
+  const Chooser chooser{problem, layout, types, device, tuning};
+  return layout.count == 0 || layout.dims[0].reduced ? chosen(RowsChooser{chooser})
+                                                     : chosen(ColumnsChooser{chooser});
+}
 
 // Clamps to 31 bits. Kernels never divide by a number that is clamped. Such numbers are sizes of
 // the innermost reduced dimension, and sizes of problems that are launched in parts.

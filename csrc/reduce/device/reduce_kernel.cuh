@@ -1,5 +1,5 @@
 // Shared by the kernels of the reduction engine: loads of units, and stores of results.
-// reduce_config.h chooses the kernel and defines the terms (output, unit, split).
+// reduce_config.h defines the terms (output, unit, split).
 #pragma once
 
 #include <cstring>
