@@ -143,6 +143,21 @@ def _reduction(name: str) -> Callable[[Draw], Call]:
     return family
 
 
+def cumsum(d: Draw) -> Call:
+    x = d.operand(d.shape(), d.dtype())
+    dim = d.randrange(-max(x.rank, 1), max(x.rank, 1) + d.chance(0.05))
+    dtype = d.choice((torch.float32, torch.float64, torch.bfloat16)) if d.chance(0.2) else None
+
+    def function(a, x, **out):
+        return torch.cumsum(x, dim, **({"dtype": a.dtype(dtype)} if dtype else {}), **out)
+
+    form = f"cumsum of {dim}{f', {dtype}' if dtype else ''}"
+    if d.chance(0.2):
+        own = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64
+        return _with_out(d, form, function, [x], dtype or own)
+    return Call(form, function, [x])
+
+
 def mul(d: Draw) -> Call:
     shape, dtype = d.shape(), d.dtype()
     shapes = [shape, tuple(1 if d.chance(0.25) else n for n in shape)[d.choice((0, 0, 0, 1)) :]]
@@ -441,6 +456,7 @@ FAMILIES: dict[str, Callable[[Draw], Call]] = {
     "copy_": copy_,
     "clone": clone,
     **{name: _reduction(name) for name in ("sum", "mean", "amax", "amin")},
+    "cumsum": cumsum,
     "mul": mul,
     **{name: _upsample(name) for name in ("upsample_nearest2d", "_upsample_nearest_exact2d")},
     **{
