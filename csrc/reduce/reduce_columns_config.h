@@ -15,9 +15,10 @@ struct ColumnsChooser : Chooser {
     return values / std::gcd(layout.reduced[0].in_stride, int64_t{values});
   }
 
+  // Whether columns are long enough to be read from aligned vectors, wherever their rows begin.
   bool can_be_shifted() const {
-    if (!vecs_are_possible() || values > tuning.shifted_values || config.outer_units > 1)
-      return false;
+    const bool possible = vecs_are_possible() && values <= tuning.shifted_values;
+    if (!possible || config.outer_units > 1) return false;
     const int64_t least = std::clamp(rows_of_shift() * tuning.shifted_column, tuning.least_shifted,
                                      tuning.most_shifted);
     return config.units() >= least && layout.kept[0].size >= values &&

@@ -42,7 +42,7 @@ struct RowsChooser : Chooser {
     // A warp combines by shuffles alone, so it reads a row faster than several that meet in shared
     // memory, unless these have all vectors of f32 in flight at once.
     const bool in_one_round = 10 * units >= 9 * y * units_in_flight() && values <= 4;
-    if (y > kWarp && y < kThreads && !in_one_round &&
+    if (config.vecs && y > kWarp && y < kThreads && !in_one_round &&
         layout.outputs * kWarp >= int64_t{device.sms} * kThreads * kBlocks) {
       y = kWarp;
     }
