@@ -345,8 +345,21 @@ def sole_builder(config: Config) -> Iterator[None]:
         yield
 
 
+def without_sources(folder: Path) -> list[Path]:
+    """Outputs for which ninja has noted that they depend on no file, as after a build that was killed."""
+    lines = toolchain.output_of(find_ninja(), "-C", folder, "-t", "deps").splitlines()
+    return [folder / line.partition(": #deps 0,")[0] for line in lines if ": #deps 0," in line]
+
+
+def remove_stale(folder: Path) -> None:
+    """Removes such outputs, which a changed header would not change."""
+    for output in without_sources(folder):
+        output.unlink(missing_ok=True)
+
+
 def run_ninja(folder: Path, *targets: str) -> None:
     """Builds the targets, or the folder's default target."""
+    remove_stale(folder)
     jobs = os.environ.get("MAX_JOBS", "")
     command = [find_ninja(), *([f"-j{jobs}"] if jobs.isdigit() else []), *targets]
     environment = {"NINJA_STATUS": "[%f/%t, %es] ", **os.environ}

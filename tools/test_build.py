@@ -163,6 +163,7 @@ def build(*names: str) -> None:
     jobs = os.environ.get("MAX_JOBS", "")
     command = [native_build.find_ninja(), "-C", FOLDER, *([f"-j{jobs}"] if jobs.isdigit() else [])]
     with sole_builder():
+        native_build.remove_stale(FOLDER)
         done = subprocess.run([*command, *(f"{name}.so" for name in names)], capture_output=bool(names), text=True)
     if done.returncode != 0:
         raise BuildError(f"The C++ of tests did not compile.\n{(done.stdout or '')[:8000]}")

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -438,6 +439,25 @@ def test_build_with_nothing_to_do(config):
     assert "no work to do" in done.stdout
     assert _library.library_path().stat().st_mtime_ns == before
     assert seconds < 2, "an up-to-date build must not be felt"
+
+
+def test_an_output_that_lost_its_sources_is_built_anew(tmp_path):
+    """A compiler that does not write which headers it read, as one that is killed: ninja would never see that they change."""
+    (tmp_path / "build.ninja").write_text(
+        "rule compile\n  command = cat $in header >$out; [ -e lost ] || echo $out: $in header >$out.d\n"
+        "  depfile = $out.d\n  deps = gcc\nbuild out: compile source\n"
+    )
+    for name in ("source", "header", "lost"):
+        (tmp_path / name).write_text(name)
+    native_build.run_ninja(tmp_path)
+    assert native_build.without_sources(tmp_path) == [tmp_path / "out"]
+    (tmp_path / "lost").unlink()
+    for text in ("changed", "again"):
+        (tmp_path / "header").write_text(text)
+        os.utime(tmp_path / "header", (time.time() + 5, time.time() + 5))
+        native_build.run_ninja(tmp_path)
+        assert (tmp_path / "out").read_text() == f"source{text}"
+    assert native_build.without_sources(tmp_path) == []
 
 
 def test_two_builds_at_once_take_iterations(config):
