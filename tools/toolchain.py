@@ -18,7 +18,8 @@ from pathlib import Path
 OLDEST_TORCH = (2, 11)
 DEFAULT_ARCHS = ("9.0",)
 NEWEST_TORCH = (2, 15)
-RELEASE_ARCHS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0+PTX")
+# As in PyTorch's wheels for CUDA 13. Ada (8.9) runs the image of 8.6. PTX would be for GPUs that PyTorch has no kernels for.
+RELEASE_ARCHS = ("7.5", "8.0", "8.6", "9.0", "10.0", "12.0")
 
 
 class BuildError(RuntimeError):
