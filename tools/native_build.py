@@ -346,13 +346,13 @@ def sole_builder(config: Config) -> Iterator[None]:
 
 
 def without_sources(folder: Path) -> list[Path]:
-    """Outputs for which ninja has noted that they depend on no file, as after a build that was killed."""
+    """Outputs for which ninja has noted no dependencies: the compiler has left no list of the files that it read."""
     lines = toolchain.output_of(find_ninja(), "-C", folder, "-t", "deps").splitlines()
     return [folder / line.partition(": #deps 0,")[0] for line in lines if ": #deps 0," in line]
 
 
 def remove_stale(folder: Path) -> None:
-    """Removes such outputs, which a changed header would not change."""
+    """Removes outputs without known dependencies, so that they are built anew. A changed header would not do that."""
     for output in without_sources(folder):
         output.unlink(missing_ok=True)
 

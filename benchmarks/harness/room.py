@@ -15,7 +15,10 @@ from benchmarks.harness.traffic import results, traffic
 
 
 def relative_error(out: torch.Tensor, reference: torch.Tensor) -> float:
-    """||out - reference|| / ||reference||, computed in float64 or complex128. Beyond the range of ``out``'s dtype all values are one."""
+    """||out - reference|| / ||reference||, computed in float64 or complex128.
+
+    Values beyond the range of ``out``'s dtype, infinities included, count as the largest value in it.
+    """
     wide = torch.complex128 if reference.is_complex() else torch.float64
     result, expected = out.to(wide), reference.to(wide)
     if out.dtype.is_floating_point:

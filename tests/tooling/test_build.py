@@ -442,7 +442,7 @@ def test_build_with_nothing_to_do(config):
 
 
 def test_an_output_that_lost_its_sources_is_built_anew(tmp_path):
-    """A compiler that does not write which headers it read, as one that is killed: ninja would never see that they change."""
+    """A compiler that once leaves no list of the headers that it read: ninja would never see that they change."""
     (tmp_path / "build.ninja").write_text(
         "rule compile\n  command = cat $in header >$out; [ -e lost ] || echo $out: $in header >$out.d\n"
         "  depfile = $out.d\n  deps = gcc\nbuild out: compile source\n"
