@@ -140,8 +140,9 @@ inline void plan_rows(Layout& layout, const Problem& problem, const Kernels& ker
   layout.units = kernels.single_units;
   const bool in_order = rows_are_in_order(problem);
   const bool alike = in_order && rows_are_alike(problem, layout, kernels.values);
-  const bool skewed =
-      in_order && !alike && length >= tuning.skewed_length && layout.rows >= tuning.skewed_rows;
+  const bool long_and_many = length >= tuning.skewed_length && layout.rows >= tuning.skewed_rows &&
+                             layout.rows * length >= tuning.skewed_values;
+  const bool skewed = in_order && !alike && long_and_many;
   // Rows behind each other are aligned as a whole, whatever their length.
   const int64_t vec_chunk = 32 * kernels.units * kernels.values;
   const bool dense =

@@ -58,8 +58,10 @@ struct Tuning {
   // Tiles that one block scans in turn, at least, before more blocks share them. A split costs a
   // second operation in the stream, which clears the records of look-back.
   int64_t unsplit_tiles = 2;
-  // The tiles of split rows and columns grow as long as this many tiles are left.
-  int64_t many_tiles = 792;
+  // The tiles of split rows and columns grow as long as this many tiles are left. On an H200, in
+  // us, with 792 and 264 (scan-paths.jsonl): vectors of 2354837 14.7, 12.0; 6000000 29.2, 23.8;
+  // 12000000 38.7, 39.8. (20000, 200) dim 0 33.6, 22.1. A recurrence of 2354837 38.4, 27.6.
+  int64_t many_tiles = 264;
   // They grow to at most this many times their size.
   int64_t most_tile_times = 4;
   // Columns are narrowed to this many vectors, a line of 128 bytes, to get more blocks. Vectors of
@@ -85,14 +87,19 @@ struct Tuning {
   int64_t alone_columns = 512;
   int64_t alone_rows = 64;
   // Rows that begin elsewhere in a vector than their results are read in vectors if they are so
-  // long and so many, else value by value. Many shorter ones are columns that lie across memory. On
-  // an H200, in us, value by value, in vectors, and as columns (the same file):
-  //                     f16               f32
-  //   (17312, 5100)     329, 147, 233     301, 216, 312
-  //   (4096, 1000)       20,  10,  19      19,  17,  25
-  //   (60000, 300)      100, 124,  49      89,  92,  67
+  // long, so many, and have so many values in all, else value by value. Many shorter ones are
+  // columns that lie across memory. On an H200, in us, value by value, in vectors, and as columns
+  // (the same file):
+  //                      f16                f32
+  //   (17312, 5100)      329, 147, 233      301, 216, 312
+  //   (4096, 1000)        20,  10,  19       19,  17,  25
+  //   (60000, 300)       100, 124,  49       89,  92,  67
+  //   (339, 6277)       19.0, 7.4          18.3, 8.7
+  //   (500, 1000)        4.1, 6.2           3.8, 4.4
+  //   (64, 30000)       18.5, 15.9         18.2, 21.6
   int64_t skewed_length = 512;
-  int64_t skewed_rows = 528;
+  int64_t skewed_rows = 132;
+  int64_t skewed_values = 3 << 18;
   // Loads of a record, at most, before a block computes what it waits for. A load takes about 0.7
   // us.
   uint64_t patience = 1 << 17;

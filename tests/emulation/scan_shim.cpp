@@ -34,6 +34,7 @@ extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t l
   tuning.shared_values = shared_values;
   tuning.alone_columns = alone_columns;
   tuning.skewed_rows = skewed_rows;
+  tuning.skewed_values = skewed_rows * tuning.skewed_length;
 }
 
 // Runs a cumulative sum, or a linear recurrence if there is a second input. Returns the plans of

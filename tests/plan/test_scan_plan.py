@@ -320,6 +320,25 @@ def test_vectors_of_rows_need_not_be_aligned(planner, offsets, gap):
         assert plan["skewed"] and plan["values"] == problem.values
 
 
+@pytest.mark.parametrize(
+    "length, rows, in_vectors", [(6277, 339, True), (6277, 100, False), (1000, 500, False), (1000, 4096, True)]
+)
+def test_skewed_rows_are_read_in_vectors_if_they_are_long_and_many(planner, length, rows, in_vectors):
+    for dtype in (FLOAT16, FLOAT32):
+        problem = Problem([length, rows], [1, length], 0, (dtype, dtype), (1, 0))
+        (plan,) = plans(planner, problem.given())
+        check(problem, plan)
+        assert plan["skewed"] == in_vectors and plan["values"] == (problem.values if in_vectors else 1)
+
+
+@pytest.mark.parametrize("values, units", [(1 << 20, 4), (2_354_837, 8), (6_000_000, 16), (1 << 24, 16)])
+def test_tiles_of_split_rows_grow_while_two_are_left_for_each_sm(planner, values, units):
+    problem = Problem([values], [1], 0, (FLOAT32, FLOAT32))
+    (plan,) = plans(planner, problem.given())
+    check(problem, plan)
+    assert (plan["path"], plan["units"]) == (SPLIT_ROWS, units)
+
+
 @pytest.mark.parametrize("rows, path, shared", [(60_000, COLUMNS, True), (100, ROWS, False)])
 def test_skewed_rows_of_a_few_hundred_values(planner, rows, path, shared):
     """Many are columns that lie across memory. Few are read value by value."""
@@ -350,7 +369,9 @@ def test_columns_that_are_innermost_in_the_input_alone(planner):
 
 
 @pytest.mark.parametrize(
-    "sizes, tiles", [([2**14], 4), ([2**15], 8), ([2**16], 1), ([2**14, 132], 4), ([2**14, 133], 1)], ids=str
+    "sizes, tiles",
+    [([2**14], 4), ([2**15], 8), ([2**16], 1), ([2**14, 131], 4), ([2**14, 132], 2), ([2**16, 133], 1)],
+    ids=str,
 )
 def test_few_tiles_form_clusters(planner, sizes, tiles):
     """Up to 8 tiles of a row and 528 blocks. Without clusters, look-back connects the blocks."""
