@@ -51,8 +51,10 @@ constexpr uint32_t kGroup = kRun * kRun;
 //   recurrence, (32768, 1024) dim 0         255.7, 211.8, 189.7
 //   2^14                                                              5.03, 3.87
 struct Tuning {
-  // Rows are split over blocks if there are fewer rows than this. 132 SMs hold 4 blocks each.
-  int64_t split_rows_below = 528;
+  // Rows are split over blocks if there are fewer rows than this, two for each of 132 SMs. On an
+  // H200, in us, split and not (scan-paths.jsonl): (527, 8300) 17.5, 11.4; (300, 40000) 39.4, 34.5;
+  // (140, 17000) 9.9, 12.6.
+  int64_t split_rows_below = 264;
   // Columns are split over blocks if they fill fewer blocks than this.
   int64_t split_columns_below = 200;
   // Tiles that one block scans in turn, at least, before more blocks share them. A split costs a
@@ -64,10 +66,10 @@ struct Tuning {
   int64_t many_tiles = 264;
   // They grow to at most this many times their size.
   int64_t most_tile_times = 4;
-  // Columns are narrowed to this many vectors, a line of 128 bytes, to get more blocks. Vectors of
-  // 8 values are narrowed to 4: bf16, (32768, 1024) dim 0: 69.1 us, and 74.3 with 8.
-  int narrow = 8;
-  int narrow_values = 32;
+  // Columns are narrowed to this many vectors to get more blocks. On an H200, in us, with 8, 4 and
+  // 2 vectors (scan-paths.jsonl): f32, (4096, 512) dim 0 19.3, 16.6, 15.7; (8192, 4096) 83, 84,
+  // 121. With 4 and 2: bf16, (32768, 1024) dim 0 62.5, 68.9.
+  int narrow = 4;
   int64_t wide_blocks = 528;
   // Columns without aligned vectors that are innermost in both tensors: a block copies tiles
   // together if values have 2 bytes and are at least this many. On an H200, in us, with single

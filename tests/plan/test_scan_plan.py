@@ -339,6 +339,23 @@ def test_tiles_of_split_rows_grow_while_two_are_left_for_each_sm(planner, values
     assert (plan["path"], plan["units"]) == (SPLIT_ROWS, units)
 
 
+@pytest.mark.parametrize("rows, path", [(263, SPLIT_ROWS), (264, ROWS)])
+def test_rows_are_split_if_an_sm_has_less_than_two(planner, rows, path):
+    problem = Problem([20_000, rows], [1, 20_000], 0, (FLOAT32, FLOAT32))
+    (plan,) = plans(planner, problem.given())
+    check(problem, plan)
+    assert plan["path"] == path
+
+
+@pytest.mark.parametrize("dtype", [FLOAT16, FLOAT32, INT64])
+def test_columns_are_narrowed_to_four_vectors(planner, dtype):
+    columns = 8 * 16 // ITEM[dtype]  # 8 vectors
+    problem = Problem([columns, 10**5], [1, columns], 1, (dtype, dtype))
+    (plan,) = plans(planner, problem.given())
+    check(problem, plan)
+    assert (plan["path"], plan["x"]) == (SPLIT_COLUMNS, 4)
+
+
 @pytest.mark.parametrize("rows, path, shared", [(60_000, COLUMNS, True), (100, ROWS, False)])
 def test_skewed_rows_of_a_few_hundred_values(planner, rows, path, shared):
     """Many are columns that lie across memory. Few are read value by value."""
