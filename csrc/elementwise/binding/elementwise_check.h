@@ -1,10 +1,10 @@
 // One check function per operator form, used by the CUDA, CPU and Meta kernels alike.
 #pragma once
 
-#include <ATen/TensorIterator.h>
+#include <ATen/ATen.h>
 #include <ATen/native/TypeProperties.h>
 
-#include "binding/unfilled.h"
+#include "binding/check.h"
 #include "elementwise/binding/elementwise_ops.h"
 
 namespace gpuopt::elementwise {
@@ -124,42 +124,6 @@ template <typename Form>
 auto checked(const Form& call) {
   check_write(call);
   return call.in;
-}
-
-inline at::Tensor meta_of(const at::Tensor& tensor) {
-  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
-}
-
-// Calls build(output, inputs), which makes an ATen iterator. In deterministic mode the iterator
-// would allocate the output and fill it. The output is then allocated here, unfilled, with the
-// sizes and strides that an iterator over Meta tensors gives it.
-template <typename Build>
-at::TensorIterator with_output(const at::Tensor& out, at::TensorList inputs, const Build& build) {
-  if (out.defined() || !empty_is_filled()) return build(out, inputs);
-  c10::SmallVector<at::Tensor, 3> on_meta;
-  c10::Device device = at::kCPU;
-  for (const at::Tensor& input : inputs) {
-    on_meta.push_back(meta_of(input));
-    if (!is_cpu_scalar(input)) device = input.device();
-  }
-  const at::Tensor like = build(out, at::TensorList(on_meta)).output();
-  return build(unfilled_strided(like.sizes(), like.strides(), like.options().device(device)),
-               inputs);
-}
-
-// ATen's iterator over an output and its inputs. ATen decides on broadcasting, type promotion, the
-// output's memory format and the order of dimensions. `out` may be undefined.
-inline at::TensorIterator make_iterator(const at::Tensor& out, at::TensorList inputs) {
-  return with_output(out, inputs, [](const at::Tensor& output, at::TensorList operands) {
-    at::TensorIteratorConfig config;
-    config.allow_cpu_scalars(true)
-        .promote_inputs_to_common_dtype(true)
-        .cast_common_dtype_to_outputs(true)
-        .enforce_safe_casting_to_output(true)
-        .add_owned_output(output);
-    for (const at::Tensor& operand : operands) config.add_owned_const_input(operand);
-    return config.build();
-  });
 }
 
 }  // namespace gpuopt::elementwise

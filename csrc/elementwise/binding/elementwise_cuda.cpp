@@ -8,6 +8,7 @@
 
 #include "binding/cuda_launch.h"
 #include "elementwise/binding/elementwise_check.h"
+#include "elementwise/binding/elementwise_iterator.h"
 #include "elementwise/elementwise.h"
 #include "elementwise/elementwise_plan.h"
 
@@ -15,9 +16,8 @@ namespace gpuopt::elementwise {
 namespace {
 
 using at::Tensor;
-using at::TensorIterator;
 
-Operand make_operand(const char* op, const TensorIterator& iterator, int argument) {
+Operand make_operand(const char* op, const Iterator& iterator, int argument) {
   Operand operand;
   operand.data = iterator.data_ptr(argument);
   operand.dtype = to_dtype(op, iterator.dtype(argument));
@@ -29,7 +29,7 @@ Operand make_operand(const char* op, const TensorIterator& iterator, int argumen
 
 // `inputs` lists the iterator's arguments in the order of the launcher's operands.
 template <size_t kCount>
-Problem<kCount> make_problem(const char* op, const TensorIterator& iterator,
+Problem<kCount> make_problem(const char* op, const Iterator& iterator,
                              const std::array<int, kCount>& inputs, at::ScalarType dtype) {
   TORCH_CHECK(iterator.ndim() <= kMaxDims, op,
               ": operands have too many dimensions: expected at "
@@ -57,7 +57,7 @@ Tensor on_device(const Tensor& tensor, c10::Device device) {
 // out = self * other. An undefined `out` is allocated.
 Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const Tensor& out) {
   check_memory(op, {{"input", self}, {"other", other}, {"out", out}});
-  TensorIterator iterator = make_iterator(out, {self, other});
+  const Iterator iterator(out, {&self, &other});
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(result.device());
@@ -86,14 +86,7 @@ Tensor mul_scalar_into(const char* op, const Tensor& self, const at::Scalar& oth
                        const Tensor& out) {
   check_memory(op, {{"input", self}, {"out", out}});
   const at::ScalarType dtype = at::result_type(self, other);
-  TensorIterator iterator =
-      with_output(out, {self}, [dtype](const Tensor& output, at::TensorList inputs) {
-        at::TensorIteratorConfig config;
-        config.check_all_same_dtype(false).add_owned_output(output).add_owned_const_input(
-            inputs[0]);
-        if (!output.defined()) config.declare_static_dtype(dtype);
-        return config.build();
-      });
+  const Iterator iterator(out, self, dtype);
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(result.device());
@@ -125,7 +118,7 @@ Tensor on_cuda(const Op& op) {
     operands[i] = on_device(operands[i], device);
     arguments[(i + kFactors<Op>) % kCount] = static_cast<int>(i) + 1;
   }
-  TensorIterator iterator = make_iterator({}, operands);
+  const Iterator iterator({}, operands_of(operands));
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(device);

@@ -14,6 +14,7 @@
 #include "binding/vmap.h"
 #include "binding/writing.h"
 #include "elementwise/binding/elementwise_check.h"
+#include "elementwise/binding/elementwise_iterator.h"
 #include "elementwise/ladder/elementwise_ladder.h"
 
 namespace gpuopt::elementwise {
@@ -42,7 +43,7 @@ bool has_symbolic_shape_in(at::TensorList tensors) {
 // example of expanded * transposed (torch 2.11): at::mul in fp16, bf16 and two different dtypes,
 // at::addcmul in all dtypes.
 at::Tensor result_meta(at::TensorList operands) {
-  if (!has_symbolic_shape_in(operands)) return make_iterator({}, operands).output();
+  if (!has_symbolic_shape_in(operands)) return Iterator({}, operands_of(operands)).output();
   std::vector<at::Tensor> floats;
   for (const at::Tensor& operand : operands) {
     floats.push_back(at::empty_strided_symint(operand.sym_sizes(), operand.sym_strides(),
@@ -63,6 +64,10 @@ at::Tensor on_meta(const Op& op) {
 template <>
 at::Tensor on_meta(const MulScalar& op) {
   return at::mul(op.self, op.other);
+}
+
+inline at::Tensor meta_of(const at::Tensor& tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
 }
 
 // The output for CPU operands of several dtypes, in the layout that it has on CUDA and Meta. ATen's
@@ -104,7 +109,7 @@ at::Tensor by_aten(const Fma& op, at::Tensor& out) {
   if (!at::isFloatingType(dtype)) {
     return out.defined() ? at::addcmul_out(out, c, a, b) : at::addcmul(c, a, b);
   }
-  at::TensorIterator iterator = make_iterator(out, {c, a, b});
+  Iterator iterator(out, {&c, &a, &b});
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "gpuopt::fma", [&] {
     using C = at::opmath_type<scalar_t>;
     iterator.for_each([](char** data, const int64_t* strides, int64_t n) {
