@@ -66,8 +66,10 @@ struct IndexAdd {
         source.size(*d) != index.numel() || !is_simple(alpha)) {
       return Reason::kUnsupported;
     }
-    return unless_always(
-        [&] { return policy::index_add(addition_of(self, source, index.numel(), self.size(*d))); });
+    return unless_always([&] {
+      return policy::index_add(addition_of(self, source, index.numel(), self.size(*d)),
+                               is_deterministic());
+    });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source, const at::Scalar& alpha) {
@@ -118,8 +120,10 @@ struct ScatterAdd {
     const Reason known = decide_rows(self, dim, index, source);
     if (known != Reason::kTaken) return known;
     const int64_t d = *wrapped(dim, self);
-    return unless_always(
-        [&] { return policy::index_add(addition_of(self, source, index.size(d), self.size(d))); });
+    return unless_always([&] {
+      return policy::index_add(addition_of(self, source, index.size(d), self.size(d)),
+                               is_deterministic());
+    });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source) {

@@ -62,7 +62,9 @@ int64_t upsample_reason(bool backward, bool channels_last, int64_t images, int64
                             : policy::upsample(false, channels_last, bytes));
 }
 
-int64_t index_add_reason(const policy::Addition& add) { return number_of(policy::index_add(add)); }
+int64_t index_add_reason(const policy::Addition& add, bool deterministic) {
+  return number_of(policy::index_add(add, deterministic));
+}
 
 bool index_add_in_graph(const policy::Addition& add, bool bfloat16) {
   return policy::index_add_in_graph(add, add.item == 2, bfloat16, /*deterministic=*/false);
