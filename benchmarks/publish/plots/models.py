@@ -6,7 +6,7 @@ from pathlib import Path
 from matplotlib import pyplot, ticker
 
 from benchmarks.models.report import conditions, ordered, ratio
-from benchmarks.models.run import PASSES
+from benchmarks.models.run import AGAIN, PASSES
 
 STYLES = {
     ("eager", "bf16"): ("o", "#0072B2"),
@@ -19,19 +19,26 @@ STYLES = {
 
 
 def plot(result: dict, path: Path) -> None:
-    """For each pass a panel: each model's ratio of wall clock, one mark for each mode and dtype."""
+    """For each pass a panel: each model's ratio of wall clock, one mark for each mode and dtype.
+
+    A bar is the noise: it reaches from 1 as far as PyTorch's ratio to itself in the same rounds, to both sides.
+    """
     rows = [row for row in ordered(result["rows"]) if ratio(row, "ms") is not None]
     titles = list(dict.fromkeys(row["title"] for row in rows))
     size = (11, 1.6 + 0.3 * len(titles))
     figure, axes = pyplot.subplots(1, len(PASSES), figsize=size, sharex=True, sharey=True, layout="constrained")
     styles = {key: style for key, style in STYLES.items() if any((row["mode"], row["dtype"]) == key for row in rows)}
     for axis, name in zip(axes, PASSES):
+        axis.set_xscale("log", base=2)
         for number, ((mode, dtype), (marker, colour)) in enumerate(styles.items()):
             shift = 0.2 * (number - (len(styles) - 1) / 2)  # equal ratios stay apart
             found = [row for row in rows if (row["mode"], row["dtype"], row["pass"]) == (mode, dtype, name)]
+            places = [titles.index(row["title"]) + shift for row in found]
+            noise = [max(r := ratio(row, "ms", AGAIN) or 1, 1 / r) for row in found]
+            axis.hlines(places, [1 / r for r in noise], noise, color=colour, alpha=0.35, linewidth=4)
             axis.scatter(
                 [ratio(row, "ms") for row in found],
-                [titles.index(row["title"]) + shift for row in found],
+                places,
                 marker=marker,
                 color=colour,
                 s=26,
@@ -39,7 +46,6 @@ def plot(result: dict, path: Path) -> None:
                 label=f"{mode}, {dtype}",
             )
         axis.axvline(1, color="black", linewidth=1)
-        axis.set_xscale("log", base=2)
         axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:g}"))
         axis.grid(color="0.88", linewidth=0.8)
         axis.set_title(name, fontsize=11)
@@ -48,7 +54,8 @@ def plot(result: dict, path: Path) -> None:
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(styles), frameon=False)
     measured = textwrap.fill(conditions(result), 140)
     figure.supxlabel(
-        f"wall clock of a step: PyTorch's over gpuopt's, right of 1 gpuopt is faster\n{measured}", fontsize=9
+        f"wall clock of a step: PyTorch's over gpuopt's, right of 1 gpuopt is faster; bars: PyTorch's over its own, which is noise\n{measured}",
+        fontsize=9,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=100)
