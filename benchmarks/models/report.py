@@ -57,6 +57,12 @@ def ratio(row: dict | None, field: str, of: str = OURS) -> float | None:
     return theirs / ours if theirs and ours else None
 
 
+def noise(row: dict) -> float:
+    """PyTorch's wall clock over its own in the same rounds, the larger over the smaller. 1 where it was not measured."""
+    again = ratio(row, "ms", AGAIN) or 1
+    return max(again, 1 / again)
+
+
 def failure(row: dict | None) -> str:
     """Which contender failed, or ""."""
     names = [name for name, entry in row["contenders"].items() if entry["status"] != "ok"] if row else []

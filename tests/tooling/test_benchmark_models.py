@@ -21,7 +21,7 @@ from benchmarks.models import zoo
 from benchmarks.models.profile import Kernel, family
 from benchmarks.publish import layouts as layout_docs
 from benchmarks.publish import models as model_page
-from benchmarks.publish import pages, plots
+from benchmarks.publish import pages, plots, readme
 
 from ..support.benchmark_fakes import GPU
 
@@ -272,6 +272,15 @@ def test_tables():
         "- `DLRM, eager, training, f32: no float64: OutOfMemoryError: it does not fit`",
         "- `GCN, eager, training, f32: gpuopt failed: no 'kernel'`",
     ]
+
+
+def test_the_front_page_counts_what_is_slower_beyond_the_noise():
+    """Of three steps below 0.95, PyTorch differs more from itself in one."""
+    slower = [row("gcn", ms=(16.0, 20.0), sizes="3 layers"), row("gin", ms=(16.0, 20.0), again=15.5)]
+    noisy = [row("dlrm", ms=(16.0, 24.0), again=30.0), row("sage", ms=(16.0, 16.4))]
+    text = " ".join(readme.models(result(*slower, *noisy)).split())
+    assert "at worst 0.67 (DLRM, bf16 training), where two measurements of PyTorch differ by a factor of 1.88." in text
+    assert "50% are slower: below 0.95, and by more than that factor. The ratio of GPU time is 0.67 at worst." in text
 
 
 def test_page_and_plot(tmp_path, monkeypatch):

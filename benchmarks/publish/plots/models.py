@@ -5,8 +5,8 @@ from pathlib import Path
 
 from matplotlib import pyplot, ticker
 
-from benchmarks.models.report import conditions, ordered, ratio
-from benchmarks.models.run import AGAIN, PASSES
+from benchmarks.models.report import conditions, noise, ordered, ratio
+from benchmarks.models.run import PASSES
 
 STYLES = {
     ("eager", "bf16"): ("o", "#0072B2"),
@@ -34,8 +34,8 @@ def plot(result: dict, path: Path) -> None:
             shift = 0.2 * (number - (len(styles) - 1) / 2)  # equal ratios stay apart
             found = [row for row in rows if (row["mode"], row["dtype"], row["pass"]) == (mode, dtype, name)]
             places = [titles.index(row["title"]) + shift for row in found]
-            noise = [max(r := ratio(row, "ms", AGAIN) or 1, 1 / r) for row in found]
-            axis.hlines(places, [1 / r for r in noise], noise, color=colour, alpha=0.35, linewidth=4)
+            bars = [noise(row) for row in found]
+            axis.hlines(places, [1 / bar for bar in bars], bars, color=colour, alpha=0.35, linewidth=4)
             axis.scatter(
                 [ratio(row, "ms") for row in found],
                 places,
