@@ -224,7 +224,8 @@ inline void plan_unit_columns(Layout& layout, const Problem& problem, const Kern
   const int rows = is_whole ? static_cast<int>(ceil_div<int64_t>(length, 4) * 4) : most_rows;
   layout.x = static_cast<int>(std::min<int64_t>(pow2_ceil(width), is_whole ? kThreads : kWarp));
   const auto column_blocks = [&] { return layout.rows * ceil_div<int64_t>(width, layout.x); };
-  while (layout.x > tuning.narrow && column_blocks() < tuning.wide_blocks) layout.x /= 2;
+  const int narrow = layout.values > 1 ? tuning.narrow : tuning.narrow_values;
+  while (layout.x > narrow && column_blocks() < tuning.wide_blocks) layout.x /= 2;
   layout.column_tiles = ceil_div<int64_t>(width, layout.x);
   plan_column_tiles(
       layout, length, rows, [&](int64_t tiles) { return rows / 2 * tile_times(2 * tiles, tuning); },

@@ -68,8 +68,10 @@ struct Tuning {
   int64_t most_tile_times = 4;
   // Columns are narrowed to this many vectors to get more blocks. On an H200, in us, with 8, 4 and
   // 2 vectors (scan-paths.jsonl): f32, (4096, 512) dim 0 19.3, 16.6, 15.7; (8192, 4096) 83, 84,
-  // 121. With 4 and 2: bf16, (32768, 1024) dim 0 62.5, 68.9.
+  // 121. With 4 and 2: bf16, (32768, 1024) dim 0 62.5, 68.9. Where no vectors fit, to so many
+  // values.
   int narrow = 4;
+  int narrow_values = 8;
   int64_t wide_blocks = 528;
   // Columns without aligned vectors that are innermost in both tensors: a block copies tiles
   // together if values have 2 bytes and are at least this many. On an H200, in us, with single

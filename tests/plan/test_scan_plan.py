@@ -356,6 +356,13 @@ def test_columns_are_narrowed_to_four_vectors(planner, dtype):
     assert (plan["path"], plan["x"]) == (SPLIT_COLUMNS, 4)
 
 
+def test_columns_of_single_values_are_narrowed_to_eight(planner):
+    problem = Problem([63, 10**5], [1, 63], 1, (FLOAT32, FLOAT32))
+    (plan,) = plans(planner, problem.given())
+    check(problem, plan)
+    assert (plan["path"], plan["values"], plan["x"]) == (SPLIT_COLUMNS, 1, 8)
+
+
 @pytest.mark.parametrize("rows, path, shared", [(60_000, COLUMNS, True), (100, ROWS, False)])
 def test_skewed_rows_of_a_few_hundred_values(planner, rows, path, shared):
     """Many are columns that lie across memory. Few are read value by value."""
