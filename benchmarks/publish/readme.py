@@ -75,18 +75,17 @@ def models(result: dict) -> str:
     ratios = [model_report.ratio(row, "ms") for row in eager]
     worst, *_, best = sorted(eager, key=lambda row: model_report.ratio(row, "ms"))
 
-    def extreme(row: dict) -> str:
-        return f"{model_report.ratio(row, 'ms'):.2f} ({row['title']}, {row['dtype']} {row['pass']})"
+    def extreme(row: dict, more: str = "") -> str:
+        return f"{model_report.ratio(row, 'ms'):.2f} ({row['title']}, {row['dtype']} {row['pass']}{more})"
 
     count = len({row["title"].partition(", ")[0] for row in eager})
     slower = sum(model_report.ratio(row, "ms") < min(problems.SLOWER, 1 / model_report.noise(row)) for row in eager)
     of_gpu = min(found for row in eager if (found := model_report.ratio(row, "gpu_ms")))
     return wrapped(
-        f"A bf16 training step of a graph network ({first['title']}: {first['sizes']}) takes {ours:.1f} ms instead of {theirs:.1f} ms. "
-        f"Over {len(eager)} eager steps of [{count} models](docs/models.md), bf16 and f32, training and inference, PyTorch's time over "
-        f"gpuopt's is {statistics.median(ratios):.2f} in the median, at best {extreme(best)}, at worst {extreme(worst)}, where two "
-        f"measurements of PyTorch differ by a factor of {model_report.noise(worst):.2f}. {slower / len(eager):.0%} are slower: below "
-        f"{problems.SLOWER}, and by more than that factor. The ratio of GPU time is {of_gpu:.2f} at worst."
+        f"A bf16 training step of {first['title']} ({first['sizes']}) takes {ours:.1f} ms instead of {theirs:.1f} ms. Over {len(eager)} "
+        f"eager steps of [{count} models](docs/models.md), PyTorch's time over gpuopt's is {statistics.median(ratios):.2f} in the median, "
+        f"at best {extreme(best)}, at worst {extreme(worst, f', noise {model_report.noise(worst):.2f}')}. {slower / len(eager):.0%} are "
+        f"below {problems.SLOWER} and beyond their noise. GPU time: {of_gpu:.2f} at worst."
     )
 
 
