@@ -4,18 +4,12 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/native/Resize.h>
 #include <c10/core/DeviceGuard.h>
 
 namespace gpuopt {
-
-inline bool empty_is_filled() {
-  const at::Context& context = at::globalContext();
-  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
-}
 
 // The current allocator. c10::GetAllocator ignores torch.cuda.memory.change_current_allocator.
 inline c10::Allocator* cuda_allocator() {

@@ -102,7 +102,7 @@ struct Addition {
   // Rows of one value in a half type are often counts: how many edges a node has. A count in bf16
   // stops at 256, so these are taken for their precision.
   bool is_count() const { return item == 2 && row_bytes() == 2; }
-  // Single values that most entries do not share.
+  // More single values than entries.
   bool is_scattered() const { return row_bytes() == item && entries < rows; }
 };
 
