@@ -82,10 +82,10 @@ def models(result: dict) -> str:
     slower = sum(model_report.ratio(row, "ms") < min(problems.SLOWER, 1 / model_report.noise(row)) for row in eager)
     of_gpu = min(found for row in eager if (found := model_report.ratio(row, "gpu_ms")))
     return wrapped(
-        f"A bf16 training step of {first['title']} ({first['sizes']}) takes {ours:.1f} ms, not {theirs:.1f} ms. Over {len(eager)} "
+        f"A bf16 training step of {first['title']} ({first['sizes']}) takes {ours:.1f} ms, not {theirs:.1f} ms. In {len(eager)} "
         f"eager steps of [{count} models](docs/models.md), PyTorch's time over gpuopt's is {statistics.median(ratios):.2f} in the median, "
-        f"at best {extreme(best)}, at worst {extreme(worst, f'; PyTorch to itself: {model_report.noise(worst):.2f}')}. {slower / len(eager):.0%} are "
-        f"below {problems.SLOWER} beyond such noise. GPU time: {of_gpu:.2f} at worst."
+        f"at best {extreme(best)}, at worst {extreme(worst, f'; PyTorch to itself {model_report.noise(worst):.2f}')}. {slower / len(eager):.0%} are "
+        f"below {problems.SLOWER} beyond such noise. GPU time: {of_gpu:.2f} or more."
     )
 
 
