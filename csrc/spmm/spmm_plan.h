@@ -152,6 +152,7 @@ constexpr int64_t kMostSlices = int64_t{1} << 30;  // of a warp's features, in a
 // Why a problem can't be planned, or null.
 inline const char* refusal(const Matrix& matrix, int64_t features) {
   if (matrix.index != nullptr && matrix.columns > kMostColumns) return "at most 2^32 columns";
+  if (matrix.index != nullptr && matrix.columns == 0) return "a column for each entry";
   if (matrix.entry != nullptr && matrix.entries > kMostColumns) return "at most 2^32 entries";
   if (!matrix.is_long && matrix.rows > kMaxIndex32) return "fewer than 2^31 rows with int32";
   if (features > kMaxIndex32) return "fewer than 2^31 features";
@@ -273,7 +274,7 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) 
   const int vector = elements_of(Access::kVector, problem.dtype);
   const bool whole_heads =
       problem.value == nullptr || problem.features / problem.heads % vector == 0;
-  const bool is_simple = problem.selected == nullptr && !problem.wide_out && whole_heads &&
+  const bool is_simple = problem.selected == nullptr && whole_heads &&
                          problem.reduce < Reduce::kProd && problem.dtype >= DType::kFloat16;
   plan.args.problem = problem;
   if (is_tiled(problem, tuning.tiles)) {

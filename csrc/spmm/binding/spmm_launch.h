@@ -75,7 +75,8 @@ inline Rows written(const Tensor& result, int64_t rows, int64_t features) {
 // An exception names the operator.
 inline void check_limits(const char* op, const Matrix& matrix, int64_t features) {
   const char* const expected = refusal(matrix, features);
-  TORCH_CHECK(expected == nullptr, op, ": the matrix is too large: expected ", expected, ", got ",
+  TORCH_CHECK(expected == nullptr, op,
+              ": the matrix must have sizes that kernels support: expected ", expected, ", got ",
               matrix.rows, " rows, ", matrix.columns, " columns, ", matrix.entries, " entries and ",
               features, " features");
 }

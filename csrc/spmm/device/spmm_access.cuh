@@ -63,7 +63,7 @@ struct Features {
       uint4 words;
       memcpy(&words, values, sizeof(words));
       if (has(0)) *reinterpret_cast<uint4*>(row + first) = words;
-    } else {
+    } else {  // also for a wide vector, which would take more registers than there are
 #pragma unroll
       for (int j = 0; j < kCount; ++j) {
         if (has(j)) row[at(j)] = values[j];

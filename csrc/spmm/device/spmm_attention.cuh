@@ -129,7 +129,9 @@ class NextEntries {
   }
   // Where the numbers of entry `from + u` are.
   __device__ __forceinline__ int64_t place(int32_t from, int u) const {
-    return matrix_.entry == nullptr ? window_.begin + from + u : int64_t{places_[u]};
+    return matrix_.entry == nullptr
+               ? window_.begin + from + u
+               : int64_t{min(places_[u], static_cast<uint32_t>(matrix_.entries - 1))};
   }
   // Whether all columns exist.
   __device__ __forceinline__ bool in_range() const {

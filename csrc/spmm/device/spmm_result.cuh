@@ -70,7 +70,8 @@ __device__ __forceinline__ void write_row(const ReduceProblem& problem, void* to
       if (!features.has(j)) continue;
       int64_t arg = states[j].entry;
       if (arg >= 0 && problem.matrix.entry != nullptr) {
-        arg = *low_word(problem.matrix, problem.matrix.entry, arg);
+        // A part that nobody wrote, of an operand that is no valid matrix, holds any number.
+        arg = *low_word(problem.matrix, problem.matrix.entry, min(arg, problem.matrix.entries - 1));
       }
       if (problem.matrix.is_long) {
         static_cast<int64_t*>(problem.arg)[first + features.at(j)] = arg;

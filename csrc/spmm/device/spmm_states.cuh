@@ -89,10 +89,11 @@ struct alignas(16) AttentionState {
   __device__ __forceinline__ C log_sum() const { return most + log(sum); }
 };
 
-// The softmax of a value, given the state of its row.
+// The softmax of a value, given the state of its row. A row with an infinity is NaN.
 template <typename T, typename C>
 __device__ __forceinline__ T softmax_of(T x, const LogSumState<C>& row) {
-  return from_compute<T>(exp(to_compute(x) - row.most) / row.sum);
+  const C result = exp(to_compute(x) - row.most) / row.sum;
+  return from_compute<T>(isinf(row.most) ? C(NAN) : result);
 }
 
 // The gradient of softmax at the result y, where the gradient of y is x. `sum` is that of y * x.

@@ -47,6 +47,12 @@ __device__ __forceinline__ void load_low_words(const Matrix& matrix, const void*
   }
 }
 
+// Where the value of an entry is. A number that no entry has stands for the last one.
+__device__ __forceinline__ int64_t place_of(const Matrix& matrix, int64_t entry) {
+  if (matrix.entry == nullptr) return entry;
+  return min(*low_word(matrix, matrix.entry, entry), static_cast<uint32_t>(matrix.entries - 1));
+}
+
 // A mask of the lanes of this thread's group.
 __device__ __forceinline__ uint32_t lanes_of_group(uint32_t lanes) {
   return lanes == kWarp ? ~0u : ((1u << lanes) - 1) << threadIdx.x % kWarp / lanes * lanes;
@@ -111,10 +117,13 @@ struct Window {
     find_rows(walk, number, lanes, first);
     if (number >= walk.windows) return;
     row = first[0];
-    rows = static_cast<int32_t>(first[1] - row);
+    // Numbers in ptr that descend lead to any two rows. The limits keep the entries of the window
+    // within its rows and within the matrix.
+    const int64_t last = max(first[1], row);
+    rows = static_cast<int32_t>(last - row);
     const int64_t position = number * walk.window;
     begin = max(position - row, start_of(matrix, 0));
-    const int64_t end = min(position + walk.window - first[1], start_of(matrix, matrix.rows));
+    const int64_t end = min(position + walk.window - last, start_of(matrix, last));
     count = static_cast<int32_t>(max(end - begin, int64_t{0}));
   }
 };

@@ -171,7 +171,7 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, false>) voi
       [&](int which, const State(&all)[N]) {
         const int64_t block = blockIdx.x % args.walk.blocks;
         State* const to = parts + (2 * block + which) * problem.features + part.value;
-        if (!part.has_value) return;
+        if (parts == nullptr || !part.has_value) return;  // as in reduce_rows()
 #pragma unroll
         for (int j = 0; j < N; ++j) to[j] = all[j];
       });

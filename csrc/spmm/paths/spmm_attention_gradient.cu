@@ -175,7 +175,7 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, true>) void
   while (rows.has_row() && !rows.is_open()) finish_row();
   finish_block(shared, args.walk, rows, has_head, sums, write,
                [&](int which, const State(&all)[N]) {
-                 if (!has_sums) return;
+                 if (parts == nullptr || !has_sums) return;  // as in reduce_rows()
                  const int64_t width = kProduct ? problem.key_features : problem.heads;
                  const int64_t block = blockIdx.x % args.walk.blocks;
                  State* const to = parts + (2 * block + which) * width + sums_at;

@@ -103,8 +103,7 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
         continue;
       }
       const int64_t entry = window.begin + from + u;
-      const int64_t at =
-          matrix.entry == nullptr ? entry : int64_t{*low_word(matrix, matrix.entry, entry)};
+      const int64_t at = place_of(matrix, entry);
       static_cast<T*>(problem.out)[at * problem.heads + head] = from_compute<T>(sums[u]);
     }
   }

@@ -65,6 +65,7 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
 
   // What the group knows of its next entries: their columns, and the bits of their values. If these
   // are stored elsewhere, it is where.
+  const auto last_entry = static_cast<uint32_t>(matrix.entries - 1);
   constexpr bool kAhead = kWeighted && kWeights == 1;
   uint32_t next_columns[U] = {};
   [[maybe_unused]] Word<std::conditional_t<sizeof(T) == 8, T, float>> next_weights[U];
@@ -86,7 +87,7 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
         uint32_t places[U];
         load_low_words(matrix, matrix.entry, entry, window.count - from, places);
 #pragma unroll
-        for (int u = 0; u < U; ++u) next_weights[u] = places[u];
+        for (int u = 0; u < U; ++u) next_weights[u] = min(places[u], last_entry);
       }
     }
   };
@@ -148,9 +149,11 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
       for (int u = 0; u < U; ++u) {
         const bool valid = from + u < window.count;
         const int64_t entry = window.begin + from + u;
-        const int64_t at = matrix.entry == nullptr
-                               ? entry
-                               : load_word<uint32_t>(low_word(matrix, matrix.entry, entry), valid);
+        const int64_t at =
+            matrix.entry == nullptr
+                ? entry
+                : min(load_word<uint32_t>(low_word(matrix, matrix.entry, entry), valid),
+                      last_entry);
 #pragma unroll
         for (int j = 0; j < kWeights; ++j) {
           weights[u][j] =
@@ -203,6 +206,7 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
                      all);
       },
       [&](int which, const State(&all)[N]) {
+        if (parts == nullptr) return;  // all rows of a matrix end in the only block
         const int64_t block = place.batch * args.walk.blocks + blockIdx.x % args.walk.blocks;
         State* const to = parts + (2 * block + which) * problem.features;
 #pragma unroll

@@ -90,7 +90,8 @@ __global__ __launch_bounds__(kThreads, kTileBlocks) void reduce_tiles(const Redu
     if (own.row < 0 || own.index + 1 < own.step) return;
     if (own.row == 0 || own.is_open) {
       const bool begins = own.row > 0;
-      if (begins || own.entries > 0) {
+      // All rows of a matrix end in the only block, if there is one block.
+      if (parts != nullptr && (begins || own.entries > 0)) {
         parts[(2 * int64_t{blockIdx.x} + begins) * width + feature] = state;
       }
       return;
