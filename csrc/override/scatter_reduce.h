@@ -21,18 +21,6 @@ struct RowsOf {
         after(c10::multiply_integers(self.sizes().slice(dim + 1))) {}
 };
 
-// The rows of a source (before, entries, after) that belong to each row, reduced. Rows without
-// entries have any number.
-inline Tensor reduced_groups(c10::DispatchKeySet key, const Tensor& source, const Tensor& ptr,
-                             const Tensor& perm, std::string_view reduce) {
-  const TensorOption none, entries = perm;
-  if (reduce != "prod") {
-    return redispatch(spmm::Spmm{ptr, entries, none, none, source, reduce, none, none, none}, key);
-  }
-  const Tensor grouped = source.movedim(1, 0).index_select(0, perm);
-  return redispatch(segment::SegmentReduce{grouped, ptr, reduce, std::nullopt}, key).movedim(0, 1);
-}
-
 // A new tensor of the sizes of self, contiguous.
 inline Tensor scatter_reduced(c10::DispatchKeySet key, const Tensor& self, int64_t dim,
                               const Tensor& index, const Tensor& source, std::string_view reduce,
@@ -42,20 +30,19 @@ inline Tensor scatter_reduced(c10::DispatchKeySet key, const Tensor& self, int64
   const std::string_view reduction = *reduction_of(reduce);
   const Tensor entries = row_index(index, d);
   const auto [ptr, perm] = redispatch(segment::GroupBy{entries, rows, std::nullopt}, key);
-  const bool adds_to_self = include_self && reduction == "mean";
-  const Tensor groups = reduced_groups(key, source.reshape({before, index.size(d), after}), ptr,
-                                       perm, adds_to_self ? "sum" : reduction);
+  const Tensor values = source.reshape({before, index.size(d), after});
   const Tensor before_call = self.reshape({before, rows, after}), counts = counts_of(ptr, 2);
+  const TensorOption none, in_order = perm;
   Tensor result;
-  if (adds_to_self) {
-    const auto wide = self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    result = groups.to(wide).add(before_call).div_(counts.add(1)).to(self.scalar_type());
+  if (include_self && reduction == "mean") {  // divided before it is rounded
+    const Tensor sums = redispatch(spmm::SpmmWide{ptr, in_order, none, none, values}, key);
+    result = sums.add(before_call).div_(counts.add(1)).to(self.scalar_type());
   } else {
-    Tensor reduced = groups;
-    if (include_self && reduction == "max") reduced = at::maximum(groups, before_call);
-    if (include_self && reduction == "min") reduced = at::minimum(groups, before_call);
-    if (include_self && reduction == "prod") reduced = groups.mul(before_call);
-    result = at::where(counts.gt(0), reduced, before_call);
+    Tensor reduced =
+        redispatch(spmm::Spmm{ptr, in_order, none, none, values, reduction, none, none, none}, key);
+    if (include_self && reduction == "max") reduced = at::maximum(reduced, before_call);
+    if (include_self && reduction == "min") reduced = at::minimum(reduced, before_call);
+    result = at::where(counts.gt(0), reduced, before_call);  // any number without entries
   }
   // Dimensions of size 1 get the strides of a new tensor.
   return result.contiguous().view({-1}).view(self.sizes());
@@ -70,11 +57,8 @@ struct ScatterReduce {
     if (reduce == "sum") {
       return include_self ? ScatterAdd::decide(self, dim, index, source) : Reason::kUnsupported;
     }
-    if (reduce != "mean" && reduce != "amax" && reduce != "amin" && reduce != "prod") {
-      return Reason::kUnsupported;
-    }
-    // ATen raises an error.
-    if (reduce == "prod" && is_deterministic()) return Reason::kUnsupported;
+    // A product may be infinite without self, and finite with it.
+    if (reduce != "mean" && reduce != "amax" && reduce != "amin") return Reason::kUnsupported;
     const Reason known = decide_rows(self, dim, index, source);
     if (known != Reason::kTaken) return known;
     const int64_t d = *wrapped(dim, self);

@@ -66,8 +66,9 @@ inline Reason decide_segments(const Tensor& data, std::string_view reduce,
   if (!is_plain(data) || !is_plain(segments)) return Reason::kUnsupported;
   if (!is_measured(data.scalar_type())) return Reason::kDtype;
   if (!is_simple_start(initial)) return Reason::kUnsupported;
-  // The kernels multiply by `initial` last: a product that overflows, times 0, would be NaN.
-  if (reduce == "prod" && initial.has_value() && std::abs(initial->toDouble()) < 1) {
+  // The result of the kernel is rounded, so that only a maximum can be combined with `initial`.
+  if (initial.has_value() && !is_extremum(reduction_of(reduce).value_or("")) &&
+      initial->toDouble() != start_of(reduce)) {
     return Reason::kUnsupported;
   }
   const bool fit = reduction_of(reduce).has_value() && is_index(segments) && segments.dim() == 1 &&
@@ -132,15 +133,9 @@ struct SegmentReduce {
       return result_of(reduce, reduce == "mean" ? std::numeric_limits<double>::quiet_NaN() : none);
     }
     const double start = rounded_to(data.scalar_type(), initial->toDouble());
-    if (start == none) return result_of(reduce, start);
-    if (is_extremum(reduce)) {
-      const Tensor result = result_of(reduce, start);
-      return reduce == "max" ? result.clamp_min_(start) : result.clamp_max_(start);
-    }
-    if (reduce == "prod") return result_of(reduce, none).mul_(start);
-    const Tensor result = result_of("sum", none).add_(start);
-    if (reduce == "sum") return result;
-    return result.div_(counts_of(offsets, result.dim()).clamp_min(1));
+    const Tensor result = result_of(reduce, start);
+    if (start == none) return result;
+    return reduce == "max" ? result.clamp_min_(start) : result.clamp_max_(start);
   }
 };
 

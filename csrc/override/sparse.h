@@ -57,20 +57,49 @@ inline bool fits(const Tensor& dense, int64_t rows, int64_t columns, const Tenso
 
 inline int64_t entries_of(const Tensor& matrix) { return SparseMembers(matrix).index.numel(); }
 
+// Calls f(ptr, index, entry, value) with the rows of a matrix.
+template <typename F>
+Tensor with_rows(c10::DispatchKeySet key, const Tensor& matrix, F f) {
+  const SparseMembers members(matrix);
+  const TensorOption none, value = members.value;
+  if (is_csr(matrix)) {
+    transposes().forget_dead();
+    return f(members.ptr, TensorOption(members.index), none, value);
+  }
+  const TransposedRows rows = transposes().of(key, members, matrix.size(0));
+  return f(rows.ptr, TensorOption(rows.index), TensorOption(rows.entry), value);
+}
+
 // matrix @ dense, or another reduction of the products of each row.
 inline Tensor product(c10::DispatchKeySet key, const Tensor& matrix, const Tensor& dense,
                       std::string_view reduce = "sum") {
-  const SparseMembers members(matrix);
-  const TensorOption none, value = members.value;
-  const auto of = [&](const Tensor& ptr, const TensorOption& index, const TensorOption& entry) {
-    return redispatch(spmm::Spmm{ptr, index, entry, value, dense, reduce, none, none, none}, key);
-  };
-  if (is_csr(matrix)) {
-    transposes().note(matrix);
-    return of(members.ptr, members.index, none);
-  }
-  const TransposedRows rows = transposes().of(key, matrix, matrix.size(0));
-  return of(rows.ptr, rows.index, rows.entry);
+  const TensorOption none;
+  return with_rows(key, matrix, [&](const Tensor& ptr, const auto&... rows) {
+    return redispatch(spmm::Spmm{ptr, rows..., dense, reduce, none, none, none}, key);
+  });
+}
+
+// matrix @ dense in float32 or float64.
+inline Tensor wide_product(c10::DispatchKeySet key, const Tensor& matrix, const Tensor& dense) {
+  return with_rows(key, matrix, [&](const Tensor& ptr, const auto&... rows) {
+    return redispatch(spmm::SpmmWide{ptr, rows..., dense}, key);
+  });
+}
+
+// Whether alpha * product + beta * self is the product.
+inline bool is_plain_product(const at::Scalar& beta, const at::Scalar& alpha) {
+  return alpha.toDouble() == 1 && beta.toDouble() == 0;
+}
+
+// alpha * sums + beta * self in the dtype of self, rounded once. `sums` is new and may be wider.
+inline Tensor scaled_sum(Tensor sums, const at::Scalar& alpha, const Tensor& self,
+                         const at::Scalar& beta) {
+  if (alpha.toDouble() != 1) sums.mul_(alpha);
+  if (beta.toDouble() == 0) return sums.to(self.scalar_type());  // self may hold NaN
+  Tensor result = sums.scalar_type() == self.scalar_type()
+                      ? sums
+                      : at::empty(sums.sizes(), sums.options().dtype(self.scalar_type()));
+  return at::add_out(result, sums, self, beta);
 }
 
 // A matrix with new values and copies of the index tensors, as ATen makes it.
@@ -92,10 +121,7 @@ struct SparseMm {
     if (!is_readable(matrix) || !is_dense(dense) || dense.dim() != 2) return Reason::kUnsupported;
     if (!is_measured(matrix.scalar_type())) return Reason::kDtype;
     const int64_t entries = entries_of(matrix), features = dense.size(1);
-    if (!fits(dense, matrix.size(1), features, matrix) || entries == 0 || dense.numel() == 0 ||
-        matrix.size(0) == 0) {
-      return Reason::kUnsupported;
-    }
+    if (!fits(dense, matrix.size(1), features, matrix)) return Reason::kUnsupported;
     return unless_always([&] {
       return policy::sparse_product(entries, features, static_cast<int64_t>(dense.element_size()));
     });
@@ -121,10 +147,8 @@ struct SparseAddmm {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, const Tensor& mat1,
                     const Tensor& mat2, const at::Scalar& beta, const at::Scalar& alpha) {
-    Tensor result = product(key, mat1, mat2);
-    if (alpha.toDouble() != 1) result.mul_(alpha);
-    if (beta.toDouble() != 0) result.add_(self, beta);  // else self may hold NaN
-    return result;
+    if (is_plain_product(beta, alpha)) return product(key, mat1, mat2);
+    return scaled_sum(wide_product(key, mat1, mat2), alpha, self, beta);
   }
 };
 
@@ -164,8 +188,8 @@ struct SparseSampledAddmm {
     if (!is_measured(self.scalar_type())) return Reason::kDtype;
     const int64_t entries = entries_of(self), features = mat1.size(1);
     const bool fit = fits(mat1, self.size(0), features, self) &&
-                     fits(mat2, features, self.size(1), self) && entries > 0 && mat1.numel() > 0 &&
-                     mat2.numel() > 0 && is_simple(beta) && is_simple(alpha);
+                     fits(mat2, features, self.size(1), self) && is_simple(beta) &&
+                     is_simple(alpha);
     if (!fit) return Reason::kUnsupported;
     return unless_always([&] {
       return policy::sparse_product(entries, features, static_cast<int64_t>(mat1.element_size()));
@@ -175,12 +199,14 @@ struct SparseSampledAddmm {
                     const Tensor& mat2, const at::Scalar& beta, const at::Scalar& alpha) {
     const SparseMembers members(self);
     const TensorOption none, index = members.index;
-    const Tensor columns = mat2.t();
-    Tensor values = redispatch(
-        spmm::Sddmm{members.ptr, index, none, mat1, columns, false, none, none, none}, key);
-    if (alpha.toDouble() != 1) values.mul_(alpha);
-    if (beta.toDouble() != 0) values.add_(members.value, beta);
-    return with_values(self, values);
+    const auto products = [&](const Tensor& rows, const Tensor& columns) {
+      return redispatch(
+          spmm::Sddmm{members.ptr, index, none, rows, columns, false, none, none, none}, key);
+    };
+    if (is_plain_product(beta, alpha)) return with_values(self, products(mat1, mat2.t()));
+    const auto wide = spmm::compute_type(mat1);
+    const Tensor values = products(mat1.to(wide), mat2.t().to(wide));
+    return with_values(self, scaled_sum(values, alpha, members.value, beta));
   }
 };
 
@@ -228,7 +254,6 @@ struct SparseMmReduce {
     const bool for_gradient =
         at::GradMode::is_enabled() && (self.requires_grad() || other.requires_grad());
     if (!is_extremum(word) || !for_gradient) return {product(key, self, other, word), unused};
-    transposes().note(self);
     const TensorOption none, index = members.index, value = members.value;
     auto [result, arg] =
         redispatch(spmm::SpmmArg{members.ptr, index, none, value, other, word}, key);
@@ -287,14 +312,14 @@ struct SparseMmReduceBackward {
   }
 
   static Tensor transposed(c10::DispatchKeySet key, const Tensor& self, const Tensor& rows) {
-    const TransposedRows of = transposes().of(key, self, self.size(1));
+    const TransposedRows of = transposes().of(key, SparseMembers(self), self.size(1));
     const TensorOption none, index = of.index, entry = of.entry, value = SparseMembers(self).value;
     return redispatch(spmm::Spmm{of.ptr, index, entry, value, rows, "sum", none, none, none}, key);
   }
 
   static Tensor selected(c10::DispatchKeySet key, const Tensor& self, const Tensor& grad,
                          const Tensor& arg) {
-    const TransposedRows of = transposes().of(key, self, self.size(1));
+    const TransposedRows of = transposes().of(key, SparseMembers(self), self.size(1));
     const TensorOption index = of.index, entry = of.entry, value = SparseMembers(self).value;
     return redispatch(spmm::SpmmSelected{of.ptr, index, entry, value, grad, arg}, key);
   }

@@ -3,22 +3,10 @@
 
 #include "common/index.h"
 #include "common/launch.cuh"
+#include "index_add/device/index_add_sort.cuh"
 #include "segment/segment.h"
 
 namespace gpuopt::segment {
-
-// The number of sorted entries of bins below `bin`. A bin's entries begin there.
-__device__ __forceinline__ uint32_t lower_bound(const uint64_t* sorted, uint32_t count,
-                                                uint64_t bin, int position_bits) {
-  uint32_t first = 0;
-  while (count > 0) {
-    const uint32_t half = count / 2;
-    const bool is_below = sorted[first + half] >> position_bits < bin;
-    first += is_below ? half + 1 : 0;
-    count = is_below ? count - half - 1 : half;
-  }
-  return first;
-}
 
 // Writes the positions of sorted entries to perm, and where each bin begins to ptr.
 template <typename I>
@@ -41,8 +29,8 @@ __global__ __launch_bounds__(kThreads) void take_apart(const GroupArgs args,
   for (int i = 0; i < kGroupItems; ++i) {
     const int64_t bin = first + i * kThreads;
     if (bin > args.bins) return;
-    static_cast<I*>(args.ptr)[bin] = static_cast<I>(
-        lower_bound(sorted, args.entries, static_cast<uint64_t>(bin), args.position_bits));
+    static_cast<I*>(args.ptr)[bin] = static_cast<I>(index_add::lower_bound(
+        sorted, args.entries, static_cast<uint64_t>(bin), args.position_bits));
   }
 }
 

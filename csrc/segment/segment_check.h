@@ -36,13 +36,13 @@ inline double empty_of(Reduce reduce, std::optional<double> empty) {
 
 inline bool is_real_float(const Tensor& x) { return gpuopt::is_real_float(x.scalar_type()); }
 
-// Whether an integer dtype has the number, rounded to zero. Conversions of other numbers differ
-// between the CPU and the GPU.
+// Whether an integer dtype has the number. Conversions of numbers out of range differ between the
+// CPU and the GPU.
 inline bool holds(at::ScalarType dtype, double number) {
   const bool is_signed = dtype != at::kByte;
   const int bits = 8 * static_cast<int>(c10::elementSize(dtype)) - (is_signed ? 1 : 0);
-  const double end = std::ldexp(1.0, bits), whole = std::trunc(number);
-  return whole < end && whole >= (is_signed ? -end : 0);
+  const double end = std::ldexp(1.0, bits);
+  return number == std::trunc(number) && number < end && number >= (is_signed ? -end : 0);
 }
 
 inline bool is_signed_or_byte(const Tensor& x) {

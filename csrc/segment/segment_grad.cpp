@@ -70,6 +70,7 @@ struct SumNode : GradNode {
         entries_(op.data.sym_size(0)),
         is_mean_(op.reduce == "mean") {}
   std::string name() const override { return "GpuoptSegmentReduceBackward"; }
+  void describe_state(NodeState& state) const override { state(entries_, is_mean_); }
 
   variable_list gradients(const Tensor& grad) override {
     const Tensor offsets = offsets_.unpack();
@@ -90,6 +91,7 @@ struct ProdNode : GradNode {
   explicit ProdNode(const SegmentReduce& op)
       : GradNode(op.data), data_(this, op.data), offsets_(this, op.offsets) {}
   std::string name() const override { return "GpuoptSegmentProdBackward"; }
+  void describe_state(NodeState&) const override {}
 
   variable_list gradients(const Tensor& grad) override {
     return {product_gradient(grad, data_.unpack(), offsets_.unpack())};
@@ -111,6 +113,7 @@ struct ExtremumNode : GradNode {
     entries_ = op.data.sym_size(0);
   }
   std::string name() const override { return "GpuoptSegmentReduceArgBackward"; }
+  void describe_state(NodeState& state) const override { state(entries_); }
   void save_result(const TensorPair& result) { arg_.save(std::get<1>(result)); }
 
   variable_list gradients(const Tensor& grad) override {
@@ -128,6 +131,7 @@ struct ExtremumNode : GradNode {
 struct ExpandNode : GradNode {
   explicit ExpandNode(const SegmentExpand& op) : GradNode(op.rows), offsets_(this, op.offsets) {}
   std::string name() const override { return "GpuoptSegmentExpandBackward"; }
+  void describe_state(NodeState&) const override {}
   variable_list gradients(const Tensor& grad) override {
     return {sum_rows(grad, offsets_.unpack())};
   }
@@ -139,6 +143,7 @@ struct ExpandNode : GradNode {
 struct SelectNode : GradNode {
   explicit SelectNode(const SegmentSelect& op) : GradNode(op.rows), arg_(this, op.arg) {}
   std::string name() const override { return "GpuoptSegmentSelectBackward"; }
+  void describe_state(NodeState&) const override {}
   variable_list gradients(const Tensor& grad) override { return {selected(grad, arg_.unpack())}; }
 
  private:
@@ -148,6 +153,7 @@ struct SelectNode : GradNode {
 struct SoftmaxNode : GradNode {
   explicit SoftmaxNode(const SegmentSoftmax& op) : GradNode(op.src), offsets_(this, op.offsets) {}
   std::string name() const override { return "GpuoptSegmentSoftmaxBackward"; }
+  void describe_state(NodeState&) const override {}
   void save_result(const Tensor& result) { result_.save_result(result); }
 
   variable_list gradients(const Tensor& grad) override {

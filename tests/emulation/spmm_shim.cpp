@@ -1,11 +1,18 @@
 // C entry points to the emulated launchers of spmm, for test_spmm_kernels.py.
 #include "poisoned_workspace.h"
 #include "spmm/spmm.h"
+#include "spmm/spmm_transpose.h"
+
+namespace gpuopt::index_add {
+alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint64_t) + 8];
+}  // namespace gpuopt::index_add
 
 using namespace gpuopt;
 using namespace gpuopt::spmm;
 
 namespace {
+
+constexpr Device kDevice{4, 227 << 10};
 
 // Numbers in the order in which test_spmm_kernels.py writes them.
 struct Fields {
@@ -130,4 +137,28 @@ extern "C" int spmm_attention_gradient(const int64_t* fields, double factor) {
   PoisonedWorkspace workspace(0x7e);
   const cudaError_t error = launch(plan_gradient(problem, in.tuning()), workspace, nullptr);
   return error == cudaSuccess && workspace.intact() ? 0 : -1;
+}
+
+extern "C" int spmm_transpose(const int64_t* fields) {
+  Fields in{fields};
+  TransposeProblem problem;
+  problem.matrix = in.matrix();
+  problem.ptr = in.pointer();
+  problem.index = in.pointer();
+  problem.entry = in.pointer();
+  problem.state = static_cast<Fingerprint*>(in.pointer());
+  if (!is_supported(problem)) return 1;
+  PoisonedWorkspace workspace(0x7e);
+  const bool ran = launch(plan(problem, kDevice), workspace, nullptr) == cudaSuccess;
+  return ran && workspace.intact() ? 0 : 2;
+}
+
+extern "C" int fingerprint(const int64_t* fields) {
+  Fields in{fields};
+  Numbers numbers;
+  numbers.first = in.pointer();
+  numbers.first_count = in.number();
+  numbers.is_long = in.number() != 0;
+  auto* const state = static_cast<Fingerprint*>(in.pointer());
+  return launch(plan(numbers, state, false, kDevice), nullptr) == cudaSuccess ? 0 : 1;
 }

@@ -85,10 +85,11 @@ def test_segment_reduce(device, dtype, reduce):
             assert_near(got, exact)
             assert_near(grad, exact_grad)
             assert grad.is_contiguous()
-            passed_on = reduce == "prod" and initial == 0
-            assert calls["segment_reduce"] == {"unsupported" if passed_on else "taken": 1}
+            # The result of the kernel is rounded, and a sum or a product of it would be rounded twice.
+            combined = reduce in ("sum", "mean", "prod") and initial not in (None, reduce == "prod")
+            assert calls["segment_reduce"] == {"unsupported" if combined else "taken": 1}
             backward = calls["_segment_reduce_backward"]
-            assert backward == {"unsupported" if reduce == "prod" else "taken": 1}, backward
+            assert backward == {"unsupported" if combined or reduce == "prod" else "taken": 1}, backward
     failures.check(at_least=150)
 
 
@@ -156,12 +157,10 @@ def scattered(device, dtype):
 @each_device
 @each_dtype
 @pytest.mark.parametrize("include_self", [True, False])
-@pytest.mark.parametrize("reduce", ["mean", "amax", "amin", "prod", "sum"])
+@pytest.mark.parametrize("reduce", ["mean", "amax", "amin", "sum"])
 def test_scatter_reduce(device, dtype, reduce, include_self):
     failures = Failures()
     for k, (own, dim, index, source) in enumerate(scattered(device, dtype)):
-        if reduce == "prod":
-            source = source.sign()
         with failures.sample(f"{k}"):
 
             def call(own, source, dim=dim, index=index):
@@ -185,8 +184,7 @@ def test_scatter_reduce(device, dtype, reduce, include_self):
             failures.add(f"{k}", different_bits(in_place, got.detach()))
             failures.add(f"{k}", different_bits(out, got.detach()))
             expected = "unsupported" if reduce == "sum" and not include_self else "taken"
-            made = calls["scatter_reduce"]  # the gradient of a product makes some, too
-            assert made.keys() == {expected} and made[expected] >= 3, calls
+            assert calls["scatter_reduce"] == {expected: 3}, calls
     failures.check(at_least=6)
 
 
@@ -196,7 +194,7 @@ def test_nan_and_infinity_are_scattered(device):
     own = torch.tensor([[1.0, nan], [inf, 2], [nan, -inf]], device=device)
     source = torch.tensor([[nan, 3.0], [-inf, 5], [inf, 0]], device=device)
     index = torch.tensor([0, 1, 1], device=device)[:, None].expand(3, 2)
-    for reduce, include_self in itertools.product(("mean", "amax", "amin", "prod"), (True, False)):
+    for reduce, include_self in itertools.product(("mean", "amax", "amin"), (True, False)):
         want = own.scatter_reduce(0, index, source, reduce, include_self=include_self)
         with counted() as calls, override(device):
             got = own.scatter_reduce(0, index, source, reduce, include_self=include_self)
@@ -206,16 +204,18 @@ def test_nan_and_infinity_are_scattered(device):
 
 @each_device
 def test_scatters_that_are_passed_on(device):
-    """Elements with an index each, destinations that alias, and what raises in deterministic mode."""
+    """Elements with an index each, destinations that alias, and products, in which self takes part first."""
     own, source = torch.ones(5, 3, device=device), torch.ones(6, 3, device=device)
     index = torch.tensor(INDEX, device=device)[:, None].expand(6, 3)
     with counted() as calls, override(device):
         own.scatter_reduce(0, index.contiguous(), source, "amax")
         torch.scatter_reduce(own, 0, index, source, "amax", out=own)
         torch.scatter_reduce(own, 0, index, source, "amax", out=torch.empty(0, device=device))
+        own.zero_().scatter_reduce_(0, index, source.fill_(1e30), "prod")
         with deterministic_algorithms(True):
             raised_by(lambda: own.scatter_reduce(0, index, source, "prod"))
-    assert calls["scatter_reduce"] == {"layout": 1, "unsupported": 3}
+    assert calls["scatter_reduce"] == {"layout": 1, "unsupported": 4}
+    assert not own.any()
 
 
 # ---------------------------------------------------------------- sparse products
@@ -332,7 +332,6 @@ def test_sparse_products_that_are_passed_on(device):
         lambda: a @ x.double(),
         lambda: torch.addmm(x, a, x),
         lambda: torch.sparse.sampled_addmm(a, x, x),
-        lambda: a @ x[:, :0],
         lambda: sparse(device, torch.complex64) @ x.to(torch.complex64),
     ]
     for k, call in enumerate(calls):
@@ -348,6 +347,54 @@ def test_sparse_products_that_are_passed_on(device):
             row.get("taken", 0) for name, row in made.items() if name in ("mm", "addmm", "sparse_sampled_addmm")
         )
         assert taken == 0, (k, made)
+
+
+each_half = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=lambda dtype: str(dtype)[6:])
+
+
+@each_device
+@each_half
+def test_sums_beyond_the_range_of_the_result(device, dtype):
+    """What is scaled, averaged or added to is rounded once. In float16 the sums alone are infinite."""
+    size, count = 4096, 70_000
+    x = torch.full((size, 8), 100.0, device=device, dtype=dtype)
+    row = torch.arange(2, device=device) * size
+    crow, col = torch.cat([row, row[-1:] + size]), torch.arange(size, device=device).repeat(2)
+    a = torch.sparse_csr_tensor(crow, col, torch.full((2 * size,), 0.5, device=device, dtype=dtype), (2, size))
+    c = torch.full((2, 8), 6.0, device=device, dtype=dtype)
+    with counted() as calls, override(device):
+        scaled = torch.addmm(c, a, x, beta=0.5, alpha=2**-7)
+        ones, index = torch.ones(count, 8, device=device, dtype=dtype), torch.zeros(1, 1, device=device, dtype=int)
+        mean = torch.ones(1, 8, device=device, dtype=dtype).scatter_reduce(0, index.expand(count, 8), ones, "mean")
+        twenty = torch.full((1024, size), 20.0, device=device, dtype=dtype)
+        sampled = torch.sparse.sampled_addmm(a, twenty[:2, :1024], twenty, beta=2, alpha=2**-6)
+    assert_near(scaled, torch.full((2, 8), 3 + size * 50 * 2**-7, device=device, dtype=torch.double))
+    assert_near(mean, torch.ones(1, 8, device=device, dtype=torch.double))
+    assert_near(sampled.values(), torch.full((2 * size,), 1 + 1024 * 400 * 2**-6, device=device, dtype=torch.double))
+    assert all(calls[name] == {"taken": 1} for name in ("addmm", "scatter_reduce", "sparse_sampled_addmm")), calls
+
+
+@each_device
+@each_dtype
+def test_matrices_without_entries(device, dtype):
+    """ATen has no kernels of half types for them. A relation without edges is such a matrix."""
+    none = torch.sparse_csr_tensor(
+        torch.zeros(6, device=device, dtype=int),
+        torch.zeros(0, device=device, dtype=int),
+        torch.zeros(0, device=device, dtype=dtype),
+        (5, 4),
+    )
+    x, own = rows(device, dtype, 4, 6).requires_grad_(), rows(device, dtype, 5, 6)
+    with counted() as calls, override(device):
+        assert torch.equal(none @ x, torch.zeros_like(own))
+        assert torch.equal(torch.addmm(own, none, x, beta=2), 2 * own)
+        out = torch.addmm(own * torch.nan, none, x, beta=0)
+        assert torch.equal(out, torch.zeros_like(own))
+        assert torch.equal(torch.autograd.grad((none @ x).sum(), x)[0], torch.zeros_like(x))
+        sampled = torch.sparse.sampled_addmm(none, own, own.new_ones(6, 4), beta=0.5)
+        assert sampled.shape == (5, 4) and sampled.values().shape == (0,)
+    assert calls["mm"] == {"taken": 3} and calls["addmm"] == {"taken": 2}, calls
+    assert calls["sparse_sampled_addmm"] == {"taken": 1}
 
 
 # ---------------------------------------------------------------- kept transposes
@@ -420,6 +467,46 @@ def test_writes_to_the_index_are_seen(device, where):
             torch.testing.assert_close(step(a, x), dense_of(a)[0].float().t() @ ones)
 
 
+def written_uncounted(tensor, new):
+    """Writes numbers that no version counter counts, as a collective or a replayed CUDA graph does."""
+    alias = torch.from_numpy(tensor.numpy()) if tensor.device.type == "cpu" else torch.from_dlpack(tensor.detach())
+    before = tensor._version
+    alias.copy_(new)
+    assert tensor._version == before
+
+
+@each_device
+def test_writes_that_are_not_counted_are_seen(device):
+    """A transpose is kept with a fingerprint of the numbers that it was made of."""
+    made = sparse(device, torch.float32)
+    crow, col, values = (getattr(made, n)().clone() for n in ("crow_indices", "col_indices", "values"))
+    a = torch.sparse_csr_tensor(crow, col, values, (5, 4))
+    x, ones = rows(device, torch.float32, 4, 6), torch.ones(5, 6, device=device)
+    with override(device):
+        step(a, x)
+        before = kept_and_made()
+        for new in ([1, 2, 3, 1, 3, 0, 3], [0, 1, 2, 0, 2, 1, 2], [3, 3, 3, 3, 3, 3, 3]):
+            written_uncounted(col, torch.tensor(new, device=device))
+            for _ in range(2):
+                torch.testing.assert_close(step(a, x), dense_of(a)[0].float().t() @ ones)
+        written_uncounted(crow, torch.tensor([0, 1, 1, 6, 6, 7], device=device))
+        torch.testing.assert_close(step(a, x), dense_of(a)[0].float().t() @ ones)
+        assert kept_and_made() == before
+
+
+@each_device
+def test_a_transpose_is_freed_at_the_next_product(device):
+    x = rows(device, torch.float32, 4, 6)
+    a, other = sparse(device, torch.float32), sparse(device, torch.float32)
+    with override(device):
+        step(a, x)
+        step(other, x)
+        assert kept_and_made()[0] == 2
+        del a
+        other @ x
+        assert kept_and_made()[0] == 1
+
+
 @each_device
 def test_addresses_are_no_identities(device):
     """Matrices of one size that die and are made again, often at the same address."""
@@ -441,12 +528,13 @@ def test_addresses_are_no_identities(device):
 
 @each_device
 def test_a_csc_matrix(device):
-    """It was not multiplied in layout CSR before, so that nothing is kept."""
+    """Its rows are kept like those of the gradient of the CSR matrix with the same tensors."""
     a, x = sparse(device, torch.float32), rows(device, torch.float32, 5, 6)
     with counted() as calls, override(device):
+        before = kept_and_made()[1]
         got = a.t() @ x
-        assert kept_and_made()[0] == 0
-    assert calls["mm"] == {"taken": 1}
+        assert torch.equal(a.t() @ x, got) and kept_and_made() == (1, before + 1)
+    assert calls["mm"] == {"taken": 2}
     torch.testing.assert_close(got, a.to_dense().t() @ x)
 
 

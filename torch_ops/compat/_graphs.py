@@ -3,6 +3,9 @@
 A result is found by the tensor itself, by its version and by its layout. So a write to the tensor, or a new tensor at the address of
 an old one, leads to a new result. Views are told apart by their layout in the tensor that they are views of, because
 ``edge_index[1]`` is a new tensor in each call.
+
+A write that PyTorch does not count, such as one of a collective or of a replayed CUDA graph, is an error: each use compares a
+fingerprint of the numbers, on the GPU, with the one of the first use.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ class _Result(NamedTuple):
     root: weakref.ref
     version: int
     value: Any
+    states: list[Tensor]  # fingerprints of the numbers that the result was computed from
 
 
 _results: dict[Hashable, _Result] = {}  # the least recently used one first
@@ -71,6 +75,9 @@ def remembered(
         key: what else the result depends on.
         make: computes the result. It runs outside inference mode, so that the result can be saved for backward.
         is_valid: whether an earlier result may be used.
+
+    Raises:
+        RuntimeError: the numbers in ``tensor`` changed without a new version. On CUDA a device-side assertion fails instead.
     """
     root = tensor if tensor._base is None else tensor._base
     layout: Hashable = None
@@ -83,16 +90,31 @@ def remembered(
         if found is not None and found.root() is root and found.version == root._version:
             if is_valid is None or is_valid(found.value):
                 _results[full_key] = found  # as the most recently used one
+                _check_numbers(tensor, found.states)
                 return found.value
     with torch.inference_mode(False), torch.no_grad():
         value = make()
+        states = [torch.zeros(4, dtype=torch.int64, device=tensor.device) for _ in _numbers_of(tensor)]
+        _check_numbers(tensor, states)
     with _lock:
         _results[full_key] = _Result(
-            weakref.ref(root, lambda _, gone=full_key: _results.pop(gone, None)), root._version, value
+            weakref.ref(root, lambda _, gone=full_key: _results.pop(gone, None)), root._version, value, states
         )
         while len(_results) > LIMIT:
             del _results[next(iter(_results))]
     return value
+
+
+def _numbers_of(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The integers of an index, or of a sparse CSR tensor."""
+    if tensor.layout is torch.strided:
+        return (tensor,)
+    return tensor.crow_indices(), tensor.col_indices()
+
+
+def _check_numbers(tensor: Tensor, states: list[Tensor]) -> None:
+    for state, numbers in zip(states, _numbers_of(tensor)):
+        torch.ops.gpuopt._same_numbers(state, numbers)
 
 
 # ---------------------------------------------------------------- groups and matrices
@@ -142,8 +164,8 @@ def _new_matrix(edge_index: Tensor, row: int, shape: tuple[int, int]) -> CSR | N
     column = edge_index[1 - row]
     if rows is None or not _is_within(column, shape[1]):
         return None
-    # A view of edge_index would keep it alive, and its results with it.
-    column = column.clone() if rows.order is None else column.index_select(0, rows.order)
+    if rows.order is not None:
+        column = column.index_select(0, rows.order)
     return CSR(rows.ptr, column, None, shape, entry=rows.order, check=False)
 
 

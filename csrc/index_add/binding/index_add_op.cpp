@@ -164,6 +164,7 @@ struct IndexAddBackward : GradNode {
   }
   explicit IndexAddBackward(const Inplace<IndexAdd>& call) : IndexAddBackward(call.in) {}
   std::string name() const override { return "GpuoptIndexAddBackward"; }
+  void describe_state(NodeState& state) const override { state(dim_, alpha_); }
 
   variable_list gradients(const Tensor& grad) override {
     variable_list inputs(2);

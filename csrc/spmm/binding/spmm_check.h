@@ -92,7 +92,7 @@ void check_transpose(const char* op, const Op& call, const Shape& shape) {
 
 inline bool is_extremum(std::string_view reduce) { return reduce == "max" || reduce == "min"; }
 
-// A product with dense rows: Spmm, SpmmArg or SpmmSelected.
+// A product with dense rows: Spmm, SpmmWide, SpmmArg or SpmmSelected.
 template <typename Op>
 Shape check(const Op& call) {
   const char* op = name_of<Op>();

@@ -3,7 +3,6 @@
 
 #include "binding/unfilled.h"
 #include "spmm/binding/spmm_launch.h"
-#include "spmm/binding/spmm_reference.h"
 
 namespace gpuopt::spmm {
 namespace {
@@ -47,20 +46,23 @@ Reduce to_reduce(std::string_view name) {
   return name == "min" ? Reduce::kMin : Reduce::kSum;
 }
 
-// Spmm or SpmmSelected.
+// Spmm, SpmmWide or SpmmSelected.
 template <typename Op>
 Tensor dense_cuda(const Op& op) {
   const Shape shape = check(op);
   const c10::cuda::CUDAGuard guard(op.dense.device());
   DenseCall<Op> call(op, shape);
-  const Tensor result = unfilled(call.sizes, op.dense.options());
+  constexpr bool kWide = std::is_same_v<Op, SpmmWide>;
+  const auto dtype = kWide ? compute_type(op.dense) : op.dense.scalar_type();
+  const Tensor result = unfilled(call.sizes, op.dense.options().dtype(dtype));
   if (call.is_empty()) return result.zero_();
+  call.problem.wide_out = kWide;
   Tensor selected;
   if constexpr (requires { op.selected; }) {
     selected = op.selected.contiguous();
     check_memory(name_of<Op>(), {{"selected", selected}});
     call.problem.selected = data_of(selected);
-  } else {
+  } else if constexpr (requires { op.reduce; }) {
     call.problem.reduce = to_reduce(op.reduce);
   }
   call.run(result);
@@ -103,17 +105,12 @@ Tensor sddmm_cuda(const Sddmm& op) {
   return result;
 }
 
-Transpose::Result transpose_cuda(const Transpose& op) {
-  const c10::cuda::CUDAGuard guard(op.ptr.device());
-  return transpose_by_aten(op);
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
   impl<Spmm, dense_cuda<Spmm>>(m);
+  impl<SpmmWide, dense_cuda<SpmmWide>>(m);
   impl<SpmmArg, arg_cuda>(m);
   impl<SpmmSelected, dense_cuda<SpmmSelected>>(m);
   impl<Sddmm, sddmm_cuda>(m);
-  impl<Transpose, transpose_cuda>(m);
 }
 
 }  // namespace

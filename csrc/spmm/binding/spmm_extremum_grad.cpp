@@ -136,6 +136,10 @@ struct SelectedNode : MatrixNode {
     arg_.save(op.selected);
   }
   std::string name() const override { return "GpuoptSpmmSelectedBackward"; }
+  void describe_state(NodeState& state) const override {
+    MatrixNode::describe_state(state);
+    state(entries_);
+  }
 
   variable_list gradients(const Tensor& grad) override {
     variable_list inputs(2);

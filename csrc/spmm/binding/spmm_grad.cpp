@@ -42,6 +42,10 @@ Tensor value_gradient(const Sparse& a, const Tensor& grad, const Tensor& dense, 
 struct SumNode : MatrixNode {
   explicit SumNode(const Spmm& op) : MatrixNode(op, check(op)), is_mean_(op.reduce == "mean") {}
   std::string name() const override { return "GpuoptSpmmBackward"; }
+  void describe_state(NodeState& state) const override {
+    MatrixNode::describe_state(state);
+    state(is_mean_);
+  }
 
   variable_list gradients(const Tensor& of_result) override {
     variable_list inputs(2);
@@ -72,6 +76,7 @@ struct SddmmNode : ProductNode {
     save_factors(op.a, op.b);
   }
   std::string name() const override { return "GpuoptSddmmBackward"; }
+  void describe_state(NodeState& state) const override { matrix_.describe_state(state); }
 
   variable_list gradients(const Tensor& grad) override {
     variable_list inputs(2);
@@ -125,6 +130,10 @@ struct AttentionNode : GradNode {
         bias_(this, op.bias),
         factor_(op.factor) {}
   std::string name() const override { return "GpuoptGraphAttentionBackward"; }
+  void describe_state(NodeState& state) const override {
+    matrix_.describe_state(state);
+    state(factor_);
+  }
 
   void save_result(const GraphAttention::Result& result) {
     out_.save_result(std::get<0>(result));

@@ -55,6 +55,7 @@ class SavedMatrix {
     return {t_ptr_.unpack(), t_index_.unpack(), t_entry_.unpack()};
   }
   bool has_transpose() const { return has_transpose_; }
+  void describe_state(NodeState& state) const { state(has_transpose_, columns_); }
 
  private:
   GradNode::Saved ptr_, index_, entry_, t_ptr_, t_index_, t_entry_;
@@ -90,6 +91,11 @@ struct MatrixNode : GradNode {
         has_heads_(shape.has_heads) {
     if (next_edge(1).is_valid()) value_.save(op.value);
     if (next_edge(0).is_valid()) dense_.save(op.dense);
+  }
+
+  void describe_state(NodeState& state) const override {
+    matrix_.describe_state(state);
+    state(row_dim_, has_heads_);
   }
 
  protected:

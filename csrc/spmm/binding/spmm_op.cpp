@@ -12,7 +12,7 @@
 namespace gpuopt::spmm {
 namespace {
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<Spmm, SpmmArg, SpmmSelected, Sddmm, Transpose>(m); }
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<Spmm, SpmmWide, SpmmArg, SpmmSelected, Sddmm>(m); }
 
 const RegisterLadder ladder(
     kLadder, "spmm(Tensor ptr, Tensor index, Tensor? value, Tensor dense, int step) -> Tensor");
@@ -88,6 +88,11 @@ Tensor spmm_cpu(const Spmm& call) {
   return finished(result, dense, shape);
 }
 
+Tensor wide_cpu(const SpmmWide& call) {
+  const Shape shape = check(call);
+  return sums(call.ptr, products(call, shape)).reshape_symint(shape.result(call.dense));
+}
+
 Tensor selected_cpu(const SpmmSelected& call) {
   const Shape shape = check(call);
   Tensor selected = with_heads(call.selected, shape);
@@ -111,17 +116,19 @@ Tensor sddmm_cpu(const Sddmm& call) {
 
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
   impl<Spmm, spmm_cpu>(m);
+  impl<SpmmWide, wide_cpu>(m);
   impl<SpmmArg, extremum>(m);
   impl<SpmmSelected, selected_cpu>(m);
   impl<Sddmm, sddmm_cpu>(m);
-  impl<Transpose, transpose_by_aten>(m);
 }
 
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
 template <typename Op>
 Tensor spmm_meta(const Op& call) {
-  return at::empty_symint(check(call).result(call.dense), call.dense.options());
+  constexpr bool kWide = std::is_same_v<Op, SpmmWide>;
+  const auto dtype = kWide ? compute_type(call.dense) : call.dense.scalar_type();
+  return at::empty_symint(check(call).result(call.dense), call.dense.options().dtype(dtype));
 }
 
 SpmmArg::Result arg_meta(const SpmmArg& call) {
@@ -137,21 +144,12 @@ Tensor sddmm_meta(const Sddmm& call) {
   return at::empty_symint(sizes, call.a.options());
 }
 
-Transpose::Result transpose_meta(const Transpose& call) {
-  check(call);
-  const SymInt entries = call.index.sym_size(0);
-  const auto vector = [&](const SymInt& size) {
-    return at::empty_symint({size}, call.ptr.options());
-  };
-  return {vector(call.columns + 1), vector(entries), vector(entries)};
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   impl<Spmm, spmm_meta<Spmm>>(m);
+  impl<SpmmWide, spmm_meta<SpmmWide>>(m);
   impl<SpmmArg, arg_meta>(m);
   impl<SpmmSelected, spmm_meta<SpmmSelected>>(m);
   impl<Sddmm, sddmm_meta>(m);
-  impl<Transpose, transpose_meta>(m);
 }
 
 // ---------------------------------------------------------------- attention

@@ -35,6 +35,17 @@ struct Spmm {
   const TensorOption &t_ptr, &t_index, &t_entry;
 };
 
+// The sum in the type that it is computed in, float32 or float64. Whoever scales or adds to it
+// rounds once. It has no derivatives.
+struct SpmmWide {
+  using Result = Tensor;
+  static constexpr std::string_view kSchema =
+      "_spmm_wide(Tensor ptr, Tensor? index, Tensor? entry, Tensor? value, Tensor dense) -> Tensor";
+  const Tensor& ptr;
+  const TensorOption &index, &entry, &value;
+  const Tensor& dense;
+};
+
 // A maximum or minimum, and where in the values each result is from. -1: the row has no entries.
 struct SpmmArg {
   using Result = std::tuple<Tensor, Tensor>;
@@ -114,6 +125,28 @@ struct Transpose {
       "_transpose(Tensor ptr, Tensor index, SymInt columns) -> (Tensor, Tensor, Tensor)";
   const Tensor &ptr, &index;
   SymInt columns;
+};
+
+// The transpose of a matrix that is multiplied again and again. `kept` is a vector of the dtype of
+// ptr, zero at first: a Fingerprint of spmm_transpose.h, then t_ptr, t_index and t_entry. They are
+// made anew if the numbers in ptr and index are not those of the last call.
+struct TransposeKept {
+  using Result = Tensor&;
+  static constexpr std::string_view kSchema =
+      "_transpose_kept(Tensor(a!) kept, Tensor ptr, Tensor index, int columns) -> Tensor(a!)";
+  Tensor& kept;
+  const Tensor &ptr, &index;
+  int64_t columns;
+};
+
+// Refuses integers that are not those of the first call with `state`, a Fingerprint as int64
+// numbers, zero at first. On CUDA a device-side assertion fails.
+struct SameNumbers {
+  using Result = Tensor&;
+  static constexpr std::string_view kSchema =
+      "_same_numbers(Tensor(a!) state, Tensor numbers) -> Tensor(a!)";
+  Tensor& state;
+  const Tensor& numbers;
 };
 
 }  // namespace gpuopt::spmm

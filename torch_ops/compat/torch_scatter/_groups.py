@@ -50,6 +50,11 @@ def check_out(out: Tensor, shape: list[int], src: Tensor) -> None:
         raise RuntimeError(f"torch_scatter: out must have dtype {src.dtype}, got {out.dtype}")
 
 
+def is_half(tensor: Tensor) -> bool:
+    """Whether sums of ``tensor`` are computed in float32. What is scaled or divided afterwards is rounded once."""
+    return tensor.dtype in (torch.float16, torch.bfloat16)
+
+
 # ---------------------------------------------------------------- groups of an index
 
 

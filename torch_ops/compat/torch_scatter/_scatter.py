@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ops.compat.torch_scatter._groups import add, counts, product, select, shape_of
+from torch_ops.compat.torch_scatter._groups import add, counts, is_half, product, select, shape_of, vector_of
 from torch_ops.compat.torch_scatter.utils import broadcast
 
 __all__ = ["scatter", "scatter_add", "scatter_max", "scatter_mean", "scatter_min", "scatter_mul", "scatter_sum"]
@@ -34,8 +34,17 @@ def scatter_mul(
     """:func:`scatter` with ``reduce="mul"``. ``out`` is multiplied by values."""
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
-    result = product(src, dim, index, shape_of(src, index, dim, out, dim_size)[dim])
-    return result if out is None else out.mul_(result)
+    groups = shape_of(src, index, dim, out, dim_size)[dim]
+    if out is None:
+        return product(src, dim, index, groups)
+    # out has the first factor of each group. A product that overflows by itself may be finite with it.
+    factors, first = torch.cat([out, src], dim), torch.arange(groups, dtype=index.dtype, device=index.device)
+    vector = vector_of(index, dim)
+    if vector is None:
+        index = torch.cat([broadcast(first, out, dim), index], dim)
+    else:
+        index = broadcast(torch.cat([first, vector]), factors, dim)
+    return out.copy_(product(factors, dim, index, groups))
 
 
 def scatter_mean(
@@ -43,9 +52,10 @@ def scatter_mean(
 ) -> Tensor:
     """:func:`scatter` with ``reduce="mean"``. ``out`` becomes the sum of itself and the values, divided by the number of values."""
     dim = dim + src.dim() if dim < 0 else dim
-    out = scatter_sum(src, index, dim, out, dim_size)
-    count = counts(broadcast(index, src, dim), dim, out.size(dim)).clamp(min=1)
-    return out.div_(count, rounding_mode=None if out.is_floating_point() else "floor")
+    if is_half(src) and (out is None or out.dtype == src.dtype):
+        wide = _mean(src.float(), index, dim, None if out is None else out.float(), dim_size)
+        return wide.to(src.dtype) if out is None else out.copy_(wide)
+    return _mean(src, index, dim, out, dim_size)
 
 
 def scatter_min(
@@ -106,6 +116,12 @@ def scatter(
     if reduce == "max":
         return scatter_max(src, index, dim, out, dim_size)[0]
     raise ValueError(f"scatter: reduce must be sum, add, mul, mean, min or max, got {reduce}")
+
+
+def _mean(src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None) -> Tensor:
+    out = scatter_sum(src, index, dim, out, dim_size)
+    count = counts(broadcast(index, src, dim), dim, out.size(dim)).clamp(min=1)
+    return out.div_(count, rounding_mode=None if out.is_floating_point() else "floor")
 
 
 def _select(

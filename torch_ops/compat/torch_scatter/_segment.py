@@ -12,7 +12,6 @@ from torch_ops.compat.torch_scatter._groups import (
     check_out,
     expand_segments,
     gather,
-    of_nothing,
     reduce_segments,
     select_segments,
     shape_of,
@@ -224,23 +223,21 @@ def gather_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor
         out: tensor that is written to and returned. An entry of no group keeps its value.
 
     Returns:
-        ``out``, or a tensor of ``src``'s dtype and shape with ``indptr[-1]`` entries, which waits for the GPU. Differentiable in
-        ``src``, any number of times.
+        ``out``, or a tensor of ``src``'s dtype and shape with ``indptr[-1]`` entries, which waits for the GPU. A ``src`` without
+        elements gives no entries, whatever ``indptr`` says, as in the original. Differentiable in ``src``, any number of times.
 
     Raises:
         RuntimeError: ``src`` has another number of groups than ``indptr``; ``out`` has another shape or dtype.
     """
     dim = indptr.dim() - 1
     if out is not None:
-        entries = out.size(dim)
-        check_out(out, list(src.shape[:dim]) + [entries] + list(src.shape[dim + 1 :]), src)
-    else:
-        entries = int(indptr.flatten()[-1]) if src.numel() > 0 else 0
+        check_out(out, list(src.shape[:dim]) + [out.size(dim)] + list(src.shape[dim + 1 :]), src)
     groups = max(indptr.size(dim) - 1, 0)
-    if src.size(dim) == 0:
-        return of_nothing(src, dim, entries) if out is None else out
-    if src.size(dim) != groups:
+    if src.size(dim) != 0 and src.size(dim) != groups:
         raise RuntimeError(f"gather_csr: src must have {groups} groups along dimension {dim}, got {src.size(dim)}")
+    if src.numel() == 0:
+        return src.narrow(dim, 0, 0).contiguous() if out is None else out
+    entries = int(indptr.flatten()[-1]) if out is None else out.size(dim)
     starts = _vector(indptr)
     if out is None and starts is not None:
         return expand_segments(src, dim, starts, entries)

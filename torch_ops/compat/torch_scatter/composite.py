@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ops.compat.torch_scatter._groups import counts, gather, shape_of, softmax, vector_of
+from torch_ops.compat.torch_scatter._groups import counts, gather, is_half, shape_of, softmax, vector_of
 from torch_ops.compat.torch_scatter._scatter import scatter_max, scatter_sum
 from torch_ops.compat.torch_scatter.utils import broadcast
 
@@ -36,12 +36,15 @@ def scatter_std(
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
     groups = shape_of(src, index, dim, out, dim_size)[dim]
-    count = counts(index, dim, groups).clamp(min=1).to(src.dtype)
-    mean = scatter_sum(src, index, dim, None, groups).div(count)
-    distance = src - gather(mean, dim, index)
-    out = scatter_sum(distance * distance, index, dim, out, groups)
+    wide = src.float() if is_half(src) else src
+    count = counts(index, dim, groups).clamp(min=1).to(wide.dtype)
+    mean = scatter_sum(wide, index, dim, None, groups).div(count)
+    distance = wide - gather(mean, dim, index)
+    total = scatter_sum(distance * distance, index, dim, None if out is None else out.to(wide.dtype), groups)
+    if out is not None:
+        out.copy_(total)
     count = (count - 1).clamp(min=1) if unbiased else count
-    return out.div(count + 1e-6).sqrt()
+    return total.div(count + 1e-6).sqrt().to(src.dtype)
 
 
 def scatter_logsumexp(
@@ -70,6 +73,13 @@ def scatter_logsumexp(
     """
     if not src.is_floating_point():
         raise ValueError("scatter_logsumexp: src must be floating-point")
+    if is_half(src) and (out is None or out.dtype == src.dtype):
+        wide = _logsumexp(src.float(), index, dim, None if out is None else out.float(), dim_size, eps)
+        return wide.to(src.dtype) if out is None else out.copy_(wide)
+    return _logsumexp(src, index, dim, out, dim_size, eps)
+
+
+def _logsumexp(src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None, eps: float) -> Tensor:
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
     shape = shape_of(src, index, dim, out, dim_size)
@@ -108,8 +118,8 @@ def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | N
     vector = vector_of(index, dim)
     if vector is not None:
         return softmax(src, dim, vector, groups)
-    powers = _shifted(src, index, dim, groups).exp()
-    return powers / gather(scatter_sum(powers, index, dim, None, groups), dim, index)
+    powers = _shifted(src.float() if is_half(src) else src, index, dim, groups).exp()
+    return (powers / gather(scatter_sum(powers, index, dim, None, groups), dim, index)).to(src.dtype)
 
 
 def scatter_log_softmax(
@@ -135,9 +145,9 @@ def scatter_log_softmax(
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
     groups = shape_of(src, index, dim, None, dim_size)[dim]
-    shifted = _shifted(src, index, dim, groups)
+    shifted = _shifted(src.float() if is_half(src) else src, index, dim, groups)
     total = scatter_sum(shifted.exp(), index, dim, None, groups)
-    return shifted - gather((total + eps).log(), dim, index)
+    return (shifted - gather((total + eps).log(), dim, index)).to(src.dtype)
 
 
 def _shifted(src: Tensor, index: Tensor, dim: int, groups: int) -> Tensor:
