@@ -3,6 +3,7 @@
 //   struct SinBackward : GradNode {
 //     explicit SinBackward(const Sin& op) : GradNode(op.self), self_(this, op.self) {}
 //     std::string name() const override { return "GpuoptSinBackward"; }
+//     void describe_state(NodeState&) const override {}  // no members but saved tensors
 //     variable_list gradients(const Tensor& grad) override {
 //       return {gpuopt::mul(grad, self_.unpack().cos())};
 //     }
@@ -32,6 +33,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "binding/node_state.h"
 #include "binding/op.h"
 
 namespace gpuopt {
@@ -76,6 +78,9 @@ class GradNode : public torch::autograd::Node {
   // overrides apply() instead.
   virtual torch::autograd::variable_list gradients(const at::Tensor& /*grad*/) { return {}; }
 
+  // Passes `state` all members that gradients() reads, except saved tensors: state(dim_, sizes_).
+  virtual void describe_state(NodeState& state) const = 0;
+
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!grads[0].defined()) return torch::autograd::variable_list(num_outputs());
@@ -85,6 +90,38 @@ class GradNode : public torch::autograd::Node {
   void release_variables() override {
     std::lock_guard<std::mutex> lock(mutex_);
     for (Saved* saved = saved_; saved != nullptr; saved = saved->next_) saved->tensor_.reset_data();
+  }
+
+  // Compiled autograd (torch::dynamo::autograd): nodes of one class with equal states share a
+  // graph.
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override {
+    for (const Saved* saved = saved_; saved != nullptr; saved = saved->next_) {
+      args.collect(saved->tensor_, saved->is_result_);
+    }
+    NodeState state(args);
+    describe_state(state);
+  }
+
+  // The graph calls a function of the gradients and of the saved tensors, which stand in for the
+  // tensors that this node has saved.
+  torch::autograd::variable_list apply_with_saved(
+      const torch::autograd::variable_list& grads,
+      torch::dynamo::autograd::SwapSavedVariables& swap) override {
+    std::vector<at::IValue> tensors;
+    for (Saved* saved = saved_; saved != nullptr; saved = saved->next_) {
+      swap.before(saved->tensor_);
+      tensors.emplace_back(saved->unpack());
+    }
+    auto results = call_in_graph(swap, name(), grads, std::move(tensors), next_edges(),
+                                 [owner = std::make_shared<NodePtr<Node>>(pointer_to<Node>(this))](
+                                     const torch::autograd::variable_list& inputs,
+                                     const std::vector<at::IValue>& in_place_of_saved) {
+                                   GradNode& node = static_cast<GradNode&>(**owner);
+                                   if (owner->use_count() == 1) node.cut_edges();
+                                   return node.apply_to(inputs, in_place_of_saved);
+                                 });
+    for (Saved* saved = saved_; saved != nullptr; saved = saved->next_) swap.after(saved->tensor_);
+    return results;
   }
 
   // A tensor that the node saves until autograd frees it. An undefined one is saved as such.
@@ -117,6 +154,37 @@ class GradNode : public torch::autograd::Node {
   };
 
  private:
+  // What is behind the edges of a node that has outlived its autograd graph.
+  struct Nothing : torch::autograd::Node {
+    torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+  };
+
+  // Frees the nodes behind the edges. A graph of compiled autograd that owns this node only asks
+  // which edges there are.
+  void cut_edges() {
+    for (torch::autograd::Edge& edge : next_edges_) {
+      if (edge.is_valid()) edge.function = make_node<Nothing>();
+    }
+  }
+
+  // apply() with other saved tensors. Compiled autograd runs in one thread at a time.
+  torch::autograd::variable_list apply_to(const torch::autograd::variable_list& grads,
+                                          const std::vector<at::IValue>& tensors) {
+    std::vector<torch::autograd::SavedVariable> own;
+    size_t number = 0;
+    for (Saved* saved = saved_; saved != nullptr; saved = saved->next_) {
+      const at::IValue& tensor = tensors[number++];
+      own.push_back(std::exchange(saved->tensor_,
+                                  {tensor.isTensor() ? tensor.toTensor() : at::Tensor(), false}));
+    }
+    auto results = apply(torch::autograd::variable_list(grads));
+    number = 0;
+    for (Saved* saved = saved_; saved != nullptr; saved = saved->next_) {
+      saved->tensor_ = std::move(own[number++]);
+    }
+    return results;
+  }
+
   Saved* saved_ = nullptr;  // a list of all
 };
 
@@ -126,6 +194,7 @@ class ProductNode : public GradNode {
  public:
   using GradNode::GradNode;
 
+  void describe_state(NodeState&) const override {}
   void save_factors(const at::Tensor& first, const at::Tensor& second) {
     if (next_edge(1).is_valid()) first_.save(first);
     if (next_edge(0).is_valid()) second_.save(second);

@@ -51,6 +51,7 @@ struct IndexSelectBackward : GradNode {
         dim_(op.dim),
         index_(this, op.index) {}
   std::string name() const override { return "GpuoptIndexSelectBackward"; }
+  void describe_state(NodeState& state) const override { state(sizes_, dim_); }
 
   variable_list gradients(const Tensor& grad) override {
     const Tensor index = index_.unpack();

@@ -53,10 +53,9 @@ Tensor product_rule(const Geometry& geometry, const Tensor& x, const Tensor& w, 
   return sum_of(by_input, by_weight);
 }
 
-template <size_t count>
-class SavingNode : public torch::autograd::Node {
+class ConvolutionNode : public GradNode {
  public:
-  explicit SavingNode(const Geometry& geometry)
+  explicit ConvolutionNode(const Geometry& geometry)
       : stride_(geometry.stride.vec()),
         padding_(geometry.padding.vec()),
         dilation_(geometry.dilation.vec()),
@@ -64,21 +63,14 @@ class SavingNode : public torch::autograd::Node {
         groups_(geometry.groups),
         transposed_(geometry.transposed) {}
 
-  void save(size_t index, const Tensor& tensor, bool is_output = false) {
-    saved_[index] = SavedVariable(tensor, is_output);
-  }
-
-  void release_variables() override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (SavedVariable& saved : saved_) saved.reset_data();
+  void describe_state(NodeState& state) const override {
+    state(stride_, padding_, dilation_, output_padding_, groups_, transposed_);
   }
 
  protected:
   Geometry geometry() const {
     return {stride_, padding_, dilation_, groups_, transposed_, output_padding_};
   }
-
-  std::array<SavedVariable, count> saved_;
 
  private:
   std::vector<SymInt> stride_, padding_, dilation_, output_padding_;
@@ -123,26 +115,30 @@ Gradients transposed_gradients(const Geometry& of, const Tensor& grad, const Ten
   return gradients;
 }
 
-// The node saves input, weight, bias and result, in this order, each only if it is needed.
-struct Conv1dBackward : SavingNode<4> {
+// The node saves each tensor only if it is needed.
+struct Conv1dBackward : ConvolutionNode {
   Conv1dBackward(const Geometry& geometry, Activation activation)
-      : SavingNode(geometry), activation_(activation) {}
+      : ConvolutionNode(geometry), activation_(activation) {}
   std::string name() const override {
     return geometry().transposed ? "GpuoptConvTranspose1DBackward" : "GpuoptConv1DBackward";
+  }
+  void describe_state(NodeState& state) const override {
+    ConvolutionNode::describe_state(state);
+    state(activation_, out_channels_);
   }
 
   void save_operands(const Tensor& input, const Tensor& weight, const OptionalTensor& bias) {
     out_channels_ = weight.sym_size(0);
     const bool recomputes = activation_ != Activation::kNone && !derives_from_result(activation_);
     if (recomputes || next_edge(0).is_valid() || next_edge(1).is_valid()) {
-      save(0, input);
-      save(1, weight);
+      input_.save(input);
+      weight_.save(weight);
     }
-    if (recomputes && is_given(bias)) save(2, *bias);
+    if (recomputes && is_given(bias)) bias_.save(*bias);
   }
 
   void save_result(const Tensor& result) {
-    if (derives_from_result(activation_)) save(3, result, /*is_output=*/true);
+    if (derives_from_result(activation_)) result_.save_result(result);
   }
 
   variable_list apply(variable_list&& grads) override {
@@ -152,7 +148,7 @@ struct Conv1dBackward : SavingNode<4> {
     if (!grads[0].defined()) return inputs;
     const Mask mask{task_should_compute_output(0), task_should_compute_output(1),
                     task_should_compute_output(2)};
-    const Tensor input = saved_[0].unpack(), weight = saved_[1].unpack();
+    const Tensor input = input_.unpack(), weight = weight_.unpack();
     Tensor grad = grads[0];
     if (geometry().transposed) {
       std::tie(inputs[0], inputs[1], inputs[2]) =
@@ -161,13 +157,13 @@ struct Conv1dBackward : SavingNode<4> {
     }
     Activation left = activation_;
     if (derives_from_result(left)) {
-      grad = activation_backward(grad, saved_[3].unpack(pointer_to(this)), left);
+      grad = activation_backward(grad, result_.unpack(), left);
       left = Activation::kNone;
     }
     if (mask[0] || mask[1] || left != Activation::kNone) {
       // silu and gelu convolve once more to get their operand, instead of saving it.
       std::tie(inputs[0], inputs[1], inputs[2]) =
-          geometry().backward(grad, input, weight, mask, if_defined(saved_[2].unpack()), left);
+          geometry().backward(grad, input, weight, mask, if_defined(bias_.unpack()), left);
     } else if (mask[2]) {
       inputs[2] = grad_bias_of(grad);
     }
@@ -182,6 +178,7 @@ struct Conv1dBackward : SavingNode<4> {
 
   Activation activation_;
   SymInt out_channels_;
+  Saved input_{this}, weight_{this}, bias_{this}, result_{this};
 };
 
 Tensor forward_tangent(const ForwardCall& call, const Tensor& bias, const Tensor& result) {
@@ -226,16 +223,19 @@ Tensor forward_autograd(const ForwardCall& call) {
 //   gradient of g = conv(ggx, w) + conv(x, ggw) + ggb
 //   gradient of x = Bx(g, ggw)
 //   gradient of w = Bw(g, ggx)
-// The node saves g, x and w.
-struct Conv1dBackwardBackward : SavingNode<3> {
-  using SavingNode::SavingNode;
+struct Conv1dBackwardBackward : ConvolutionNode {
+  Conv1dBackwardBackward(const Geometry& geometry, const Tensor& g, const Tensor& x,
+                         const Tensor& w)
+      : ConvolutionNode(geometry), grad_(this, g), input_(this, x), weight_(this, w) {
+    set_next_edges(collect_next_edges(g, x, w));
+  }
   std::string name() const override { return "GpuoptConv1DBackwardBackward"; }
 
   variable_list apply(variable_list&& grads) override {
     std::lock_guard<std::mutex> lock(mutex_);
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     const Tensor &ggx = grads[0], &ggw = grads[1], &ggb = grads[2];
-    const Tensor g = saved_[0].unpack(), x = saved_[1].unpack(), w = saved_[2].unpack();
+    const Tensor g = grad_.unpack(), x = input_.unpack(), w = weight_.unpack();
     variable_list inputs(3);
     if (task_should_compute_output(0)) {
       inputs[0] = product_rule(geometry(), x, w, ggx, ggw, ggb, g);
@@ -248,6 +248,9 @@ struct Conv1dBackwardBackward : SavingNode<3> {
     }
     return inputs;
   }
+
+ private:
+  Saved grad_, input_, weight_;
 };
 
 // Without an activation, each gradient is linear in `grad_output`, and in `input` or `weight`.
@@ -278,11 +281,7 @@ Gradients backward_autograd(const BackwardCall& call) {
   }
   NodePtr<Conv1dBackwardBackward> node;
   if (compute_requires_grad(grad, input, weight)) {
-    node = make_node<Conv1dBackwardBackward>(geometry);
-    node->set_next_edges(collect_next_edges(grad, input, weight));
-    node->save(0, grad);
-    node->save(1, input);
-    node->save(2, weight);
+    node = make_node<Conv1dBackwardBackward>(geometry, grad, input, weight);
   }
   const Gradients results =
       below_autograd(ops::conv1d_backward(), keys, grad, input, weight, geometry.stride,

@@ -70,6 +70,10 @@ struct Conv1dImageBackward : GradNode {
         weight_(this, weight),
         geometry_(geometry) {}
   std::string name() const override { return "GpuoptConv1DImageBackward"; }
+  void describe_state(NodeState& state) const override {
+    const auto& [stride, padding, dilation, output_padding, groups, transposed] = geometry_;
+    state(stride, padding, dilation, output_padding, groups, transposed);
+  }
 
   torch::autograd::variable_list gradients(const Tensor& grad) override {
     const auto& [stride, padding, dilation, output_padding, groups, transposed] = geometry_;

@@ -15,6 +15,7 @@ struct Backward : ProductNode {
   explicit Backward(const Op& op) : Backward(op, /*overwrites=*/false) {}
   explicit Backward(const Inplace<Op>& call) : Backward(call.in, /*overwrites=*/true) {}
   std::string name() const override { return Op::kNode; }
+  void describe_state(NodeState& state) const override { state(is_complex_, number_); }
 
   variable_list gradients(const Tensor& grad) override {
     variable_list inputs(is_complex_.size());

@@ -24,6 +24,9 @@ struct MatmulBackward : ProductNode {
         self_sizes_(op.self.sym_sizes().vec()),
         other_sizes_(op.other.sym_sizes().vec()) {}
   std::string name() const override { return "GpuoptMatmulBackward"; }
+  void describe_state(NodeState& state) const override {
+    state(precision_, self_sizes_, other_sizes_);
+  }
 
   variable_list apply(variable_list&& grads) override {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -141,6 +141,11 @@ struct Dims {
     return dims;
   }
 
+  void describe_state(NodeState& state) const {
+    state(rank, keepdim);
+    for (const int64_t dim : list()) state(dim);
+  }
+
   DimMask mask;
   int64_t rank;
   bool keepdim;
@@ -156,6 +161,10 @@ struct SumBackward : GradNode {
         dtype_(op.self.scalar_type()) {}
   std::string name() const override {
     return kIsMean<Op> ? "GpuoptReduceMeanBackward" : "GpuoptReduceSumBackward";
+  }
+  void describe_state(NodeState& state) const override {
+    dims_.describe_state(state);
+    state(sizes_, dtype_);
   }
 
   // Converts the gradient before it is expanded: the autograd engine would convert all of the
@@ -189,6 +198,7 @@ struct ExtremumBackward : GradNode {
   std::string name() const override {
     return std::same_as<Op, ReduceMax> ? "GpuoptReduceMaxBackward" : "GpuoptReduceMinBackward";
   }
+  void describe_state(NodeState& state) const override { dims_.describe_state(state); }
 
   void save_result(const Tensor& result) { result_.save_result(result); }
 

@@ -131,6 +131,9 @@ struct CumsumBackward : GradNode {
         exclusive_(op.exclusive) {}
   explicit CumsumBackward(const Inplace<Cumsum>& call) : CumsumBackward(checked_inplace(call)) {}
   std::string name() const override { return "GpuoptCumsumBackward"; }
+  void describe_state(NodeState& state) const override {
+    state(dim_, dtype_, reverse_, exclusive_);
+  }
 
   variable_list gradients(const Tensor& of_result) override {
     const bool drops = of_result.is_complex() && !at::isComplexType(dtype_);

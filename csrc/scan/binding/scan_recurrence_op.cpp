@@ -149,6 +149,9 @@ struct LinearRecurrenceBackward : GradNode {
     if (next_edge(0).is_valid() && !way_.shifted) initial_.save(op.initial);
   }
   std::string name() const override { return "GpuoptLinearRecurrenceBackward"; }
+  void describe_state(NodeState& state) const override {
+    state(way_.dim, way_.reverse, way_.shifted, is_single_, a_sizes_, b_sizes_, initial_sizes_);
+  }
 
   void save_result(const Tensor& h) {
     if (next_edge(0).is_valid() && !is_single_) h_.save_result(h);

@@ -120,6 +120,7 @@ struct ScanNode : GradNode {
         delta_bias_(this, in.delta_bias),
         softplus_(in.softplus) {}
   std::string name() const override { return "GpuoptSelectiveScanBackward"; }
+  void describe_state(NodeState& state) const override { state(softplus_); }
 
   variable_list apply(variable_list&& grads) override {
     std::lock_guard<std::mutex> lock(mutex_);

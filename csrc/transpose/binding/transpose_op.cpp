@@ -56,6 +56,7 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
 struct Transpose2DBackward : GradNode {
   explicit Transpose2DBackward(const Transpose2D& op) : GradNode(op.self) {}
   std::string name() const override { return "GpuoptTranspose2DBackward"; }
+  void describe_state(NodeState&) const override {}
 
   variable_list gradients(const Tensor& grad) override { return {call(Transpose2D{grad})}; }
 };

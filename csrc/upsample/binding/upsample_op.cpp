@@ -198,6 +198,9 @@ struct AdjointNode : GradNode {
     std::string name = Op::kExact ? "GpuoptUpsampleNearestExact2D" : "GpuoptUpsampleNearest2D";
     return name + (kIsBackward<Op> ? "BackwardBackward" : "Backward");
   }
+  void describe_state(NodeState& state) const override {
+    state(output_size_, input_size_, scales_h_, scales_w_);
+  }
 
   variable_list gradients(const Tensor& grad) override {
     if constexpr (kIsBackward<Op>) {
