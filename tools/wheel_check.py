@@ -111,7 +111,7 @@ def check_installation(file: Path, minor: str) -> None:
     run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", file, *packages)
     shutil.copytree(ROOT / "tests", folder / "run" / "tests")
     shutil.copy(ROOT / "pyproject.toml", folder / "run")
-    place = run(python, "-c", "import gpuopt, torch_ops; print(torch_ops.__file__)", cwd=folder / "run").strip()
+    place = run(python, "-c", "import torch_ops; print(torch_ops.__file__)", cwd=folder / "run").strip()
     check(Path(place).is_relative_to(folder / "env"), f"torch_ops comes from {place}")
     tests = [python, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *TESTS]
     said = run(*tests, cwd=folder / "run", stderr=subprocess.STDOUT)

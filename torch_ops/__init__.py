@@ -1,4 +1,4 @@
-"""gpuopt: PyTorch operators that run at the speed of GPU memory.
+"""gpuopt: faster CUDA kernels behind PyTorch's own operators, and the operators themselves as functions.
 
 Importing this package loads the native library, which registers ``torch.ops.gpuopt.*``. The functions of the package call these
 operators; they add documentation and accept plain Python arguments.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -32,8 +33,8 @@ def load() -> None:
     reason = problem() or _open()
     if reason is None:
         return
-    for package, helper in ((package, helper) for package in ("torch_ops", "gpuopt") for helper in HELPERS):
-        if ("-m", f"{package}.{helper}") in zip(sys.orig_argv, sys.orig_argv[1:]):
+    for helper in HELPERS:
+        if ("-m", f"torch_ops.{helper}") in zip(sys.orig_argv, sys.orig_argv[1:]):
             module = importlib.import_module(f"torch_ops.{helper}")
             sys.exit(module.main(reason))
     raise ImportError(f"{reason}. More: python -m torch_ops.info")
@@ -71,9 +72,23 @@ def _not_built() -> str | None:
 
     if library_path().is_file():
         return None
+    if SOURCE_TREE and (installed := _installed()):
+        return (
+            f"gpuopt is installed in {installed}, but Python finds its sources in {FOLDER.parent}, which have no library for"
+            f" torch {torch.__version__}; run Python in another folder than that of the sources"
+        )
     others = sorted((_minor(other) for other in FOLDER.glob("libgpuopt-torch*.so")), key=_numbers)
     has = f"gpuopt was built for torch {', '.join(others)}" if others else "gpuopt's native library is not built"
     return f"{has}, and this Python has torch {torch.__version__}; {_build_bindings()}"
+
+
+def _installed() -> Path | None:
+    """The package of an installed gpuopt; None if there is none, or if it is this one."""
+    for distribution in importlib.metadata.distributions(name="gpuopt"):
+        package = Path(str(distribution.locate_file("torch_ops"))).resolve()
+        if package.is_dir() and package != Path(__file__).resolve().parent:
+            return package
+    return None
 
 
 def torch_version() -> tuple[int, ...]:

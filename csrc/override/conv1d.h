@@ -38,7 +38,8 @@ inline bool suggests_channels_last(const Tensor& operand) {
   return c10::is_channels_last_strides_2d_s4(at::IntArrayRef(image), at::IntArrayRef(steps));
 }
 
-// The most input channels per group that implicit GEMM supports, which computes half types only.
+// The most input channels per group for which the plan chooses implicit GEMM in fp16 and bf16. In
+// float32 it has as many as the other paths, conv1d::kMostChannels.
 constexpr int64_t kMostGemmChannels = 16;
 
 // Whether the plan chooses tap GEMMs, which copy signals of any layout.
@@ -48,8 +49,9 @@ inline bool is_by_taps(const Tensor& weight, int64_t groups) {
          conv1d::has_many_taps(groups, weight.size(1), weight.size(2));
 }
 
-// The most input channels per group for which the plan may choose a path and not cuDNN
-// (conv1d/policy.h). Above, no plan is made.
+// The most input channels per group for which calls are taken. Up to it, the plan may choose a path
+// and not cuDNN (conv1d/policy.h). Above it, it could choose one path, which is not tried: implicit
+// GEMM for input gradients of stride 1 in fp16 and bf16, if a group has few output channels.
 inline int64_t most_channels(const Tensor& weight, int64_t groups) {
   if (weight.size(0) == groups) return conv1d::kMostIntoOne;
   if (is_by_taps(weight, groups)) return conv1d::kTapGemmChannels;

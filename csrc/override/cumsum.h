@@ -19,7 +19,7 @@ struct Cumsum {
     if (!is_plain(self) || self.dim() == 0) return Reason::kUnsupported;
     const at::ScalarType own = self.scalar_type();
     if (!is_measured(own) || dtype.value_or(own) != own) return Reason::kDtype;
-    // ATen raises an error in deterministic mode.
+    // ATen raises an error in deterministic mode, before torch 2.15.
     const std::optional<int64_t> d = wrapped(dim, self);
     if (is_deterministic() || !d.has_value()) return Reason::kUnsupported;
     return unless_always([&] {

@@ -8,19 +8,20 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from . import limits
 from .dtypes import BOOL, COMPLEX, FLOAT, TYPES, Operand
 from .memory import scatter
 
 PATHS = ATOMIC, TILES, HOT, SORTED, BINS, LINES = "atomic", "tiles", "hot", "sorted", "bins", "lines"
 FAST, DETERMINISTIC, ACCURATE = range(3)
 REAL = [t for t in TYPES if t.category != COMPLEX]
-LIMITS = {"sort_source_bytes": 24 << 20, "min_bin_values": 1 << 15, "launch_size": 1 << 30, "group_rows": 128}
-LIMITS |= {"position_bits": 30, "min_hot_values": 1 << 20, "max_tile_entries": 4096, "min_lines": 512}
-LIMITS |= {"min_tile_entries": 128, "sort_traffic": 118_000_000, "min_block_sums": 128}
+# Below the product's 4096, so that problems of a few hundred entries reach tiles and sums of blocks.
+LOWERED = {"min_tile_entries": 128, "min_block_sums": 128}
 
 
-def set_limits(index_add, **limits):
-    index_add.set_limits(*map(ctypes.c_int64, (LIMITS | limits).values()))
+def set_limits(index_add, **given):
+    """Sets the limits in LOWERED and in ``given``. All others get the values of the product."""
+    limits.set_limits(index_add, **LOWERED | given)
 
 
 def array(values):

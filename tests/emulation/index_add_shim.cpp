@@ -3,6 +3,7 @@
 #include "common/describe.h"
 #include "index_add/device/index_add_sort.cuh"
 #include "index_add/index_add.h"
+#include "limits.h"
 #include "poisoned_workspace.h"
 
 namespace gpuopt::index_add {
@@ -57,22 +58,21 @@ bool launch_guarded(Run& run, PoisonedWorkspace& workspace) {
 
 }  // namespace
 
-// Limits that tests lower, because small problems would not reach them.
-extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, int64_t launch_size,
-                           int64_t group_rows, int position_bits, int64_t min_hot_values,
-                           int64_t max_tile_entries, int64_t min_lines, int64_t min_tile_entries,
-                           int64_t sort_traffic, int64_t min_block_sums) {
-  tuning.sort_source_bytes = static_cast<double>(sort_source_bytes);
-  tuning.min_bin_values = min_bin_values;
-  tuning.launch_size = launch_size;
-  tuning.group_rows = group_rows;
-  tuning.position_bits = position_bits;
-  tuning.min_hot_values = min_hot_values;
-  tuning.max_tile_entries = max_tile_entries;
-  tuning.min_lines = min_lines;
-  tuning.min_tile_entries = min_tile_entries;
-  tuning.sort_traffic = static_cast<double>(sort_traffic);
-  tuning.min_block_sums = min_block_sums;
+extern "C" void reset_limits() { tuning = {}; }
+
+extern "C" int set_limit(const char* name, int64_t value) {
+  GPUOPT_LIMIT(tuning, sort_source_bytes)
+  GPUOPT_LIMIT(tuning, min_bin_values)
+  GPUOPT_LIMIT(tuning, launch_size)
+  GPUOPT_LIMIT(tuning, group_rows)
+  GPUOPT_LIMIT(tuning, position_bits)
+  GPUOPT_LIMIT(tuning, min_hot_values)
+  GPUOPT_LIMIT(tuning, max_tile_entries)
+  GPUOPT_LIMIT(tuning, min_lines)
+  GPUOPT_LIMIT(tuning, min_tile_entries)
+  GPUOPT_LIMIT(tuning, sort_traffic)
+  GPUOPT_LIMIT(tuning, min_block_sums)
+  return 0;
 }
 
 // Adds, and returns the run as JSON.

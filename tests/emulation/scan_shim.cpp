@@ -1,5 +1,6 @@
 // C entry points to the emulated launchers of scans, for test_scan_kernels.py.
 #include "../plan/scan_problem.h"
+#include "limits.h"
 #include "poisoned_workspace.h"
 #include "scan/paths/scan_launch.cuh"
 
@@ -17,31 +18,34 @@ Device device;
 
 }  // namespace
 
-// Limits that tests lower, because small problems would not reach them. Without patience, blocks
-// run from the last one to the first one, so that none finds what others publish.
-extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t launch_limit,
-                           int64_t patience, int64_t has_clusters, int64_t shared_values,
-                           int64_t alone_columns, int64_t skewed_rows) {
-  tuning.unsplit_tiles = unsplit_tiles;
-  tuning.wide_blocks = wide_blocks;
-  tuning.launch_limit = launch_limit;
-  tuning.patience = static_cast<uint64_t>(patience);
-  device.has_clusters = has_clusters != 0;
-  emulator::before_block = nullptr;
-  if (patience == 0) {
-    emulator::before_block = [] { blockIdx.x = gridDim.x - 1 - blockIdx.x; };
-  }
-  tuning.shared_values = shared_values;
-  tuning.alone_columns = alone_columns;
-  tuning.skewed_rows = skewed_rows;
-  tuning.skewed_values = skewed_rows * tuning.skewed_length;
+extern "C" void reset_limits() {
+  tuning = {};
+  device = {};
+}
+
+extern "C" int set_limit(const char* name, int64_t value) {
+  GPUOPT_LIMIT(tuning, unsplit_tiles)
+  GPUOPT_LIMIT(tuning, wide_blocks)
+  GPUOPT_LIMIT(tuning, launch_limit)
+  GPUOPT_LIMIT(tuning, patience)
+  GPUOPT_LIMIT(tuning, shared_values)
+  GPUOPT_LIMIT(tuning, alone_columns)
+  GPUOPT_LIMIT(tuning, skewed_rows)
+  GPUOPT_LIMIT(tuning, skewed_values)
+  GPUOPT_LIMIT(device, has_clusters)
+  return 0;
 }
 
 // Runs a cumulative sum, or a linear recurrence if there is a second input. Returns the plans of
 // all launches as JSON, or nullptr if a launch failed or wrote past its workspace. The pointer is
-// valid until the next call.
+// valid until the next call. Without patience, blocks run from the last one to the first one, so
+// that none finds what others publish.
 extern "C" const char* run(const Given* given, int64_t shifted) {
   static std::string kept;
+  emulator::before_block = nullptr;
+  if (tuning.patience == 0) {
+    emulator::before_block = [] { blockIdx.x = gridDim.x - 1 - blockIdx.x; };
+  }
   const Problem problem = make_problem(*given);
   PoisonedWorkspace workspace(char(0xcd));
   bool intact = true;

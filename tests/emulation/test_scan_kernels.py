@@ -16,24 +16,10 @@ from ..plan.scan_problem import ALONE, COLUMNS, PACKED, ROWS, SPLIT_COLUMNS, SPL
 from ..support.seeded import seeded
 from .build import load
 from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType, Operand
+from .limits import set_limits
 
 F64, C64 = TYPES[8], TYPES[9]
 RESULTS = [t for t in TYPES if t.category != BOOL]
-
-
-def set_limits(
-    kernels,
-    unsplit_tiles=4,
-    wide_blocks=528,
-    launch_limit=2**31 - 1,
-    patience=2**17,
-    clusters=True,
-    shared_values=2**22,
-    alone_columns=512,
-    skewed_rows=528,
-):
-    limits = (unsplit_tiles, wide_blocks, launch_limit, patience, clusters, shared_values, alone_columns, skewed_rows)
-    kernels.set_limits(*(ctypes.c_int64(n) for n in limits))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +32,7 @@ def kernels():
 
 @pytest.fixture
 def limits(kernels):
-    """Lowers the limits of plans. They are restored afterwards."""
+    """Sets limits of plans by name. All have the product's values afterwards."""
     yield functools.partial(set_limits, kernels)
     set_limits(kernels)
 
@@ -148,14 +134,15 @@ def test_any_problem(kernels, limits):
         problem=problems(), unsplit=st.sampled_from([0, 1, 4]), wide=st.sampled_from([0, 528]), clusters=st.booleans()
     )
     def check(problem, unsplit, wide, clusters):
-        # Clusters are of rows, and other limits of columns, so one choice is for all of them.
+        # Clusters concern rows, and shared values columns. One choice is enough for both.
         limits(
-            unsplit,
-            wide,
-            clusters=clusters,
+            unsplit_tiles=unsplit,
+            wide_blocks=wide,
+            has_clusters=clusters,
             shared_values=0 if clusters else 2**22,
             alone_columns=wide,
             skewed_rows=wide,
+            skewed_values=512 * wide,
         )
         taken.add(run_and_compare(kernels, *problem))
 
@@ -230,7 +217,7 @@ def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scan
     source = Operand(F32, sizes, dense_strides(sizes), 0, random)
     source.buffer[:] = source.before[:] = random.standard_normal(source.buffer.shape)
     results = []
-    for way in ({}, {"clusters": False}, {"clusters": False, "patience": 0}):
+    for way in ({}, {"has_clusters": False}, {"has_clusters": False, "patience": 0}):
         limits(unsplit_tiles=0, **way)
         out = Operand(F32, sizes, dense_strides(sizes, out_order), 0, random)
         results.append(results_of(kernels, source, out, scanned))
@@ -274,7 +261,7 @@ def test_threads_scan_columns_alone(kernels, limits, length):
 @pytest.mark.parametrize("dtypes", [(F16, F16), (F32, F32), (F64, F64), (F16, F32), (TYPES[1], TYPES[5])], ids=str)
 def test_rows_that_begin_elsewhere_in_a_vector_than_their_results(kernels, limits, dtypes):
     """Units of 2 to 16 bytes are cut out of two vectors of the input."""
-    limits(skewed_rows=0)
+    limits(skewed_rows=0, skewed_values=0)
     random = np.random.default_rng(0)
     for length, offset, gap in [(512, 1, 0), (2061, 3, 1), (4500, 0, 3), (8000, 5, 2)]:
         for reverse in (False, True):

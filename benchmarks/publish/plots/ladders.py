@@ -16,18 +16,22 @@ def plot(result: dict, path: Path):
     """Plots a panel for each case: a bar of speed for every step, and a line at the ceiling."""
     rows = result["rows"]
     bars = sum(len(ladder_report.contenders(row)) + 2 for row in rows)
+    height = 1 + 0.26 * bars
     figure, all_axes = pyplot.subplots(
         len(rows),
         1,
-        figsize=(9, 1 + 0.26 * bars),
+        figsize=(9, height),
         squeeze=False,
         gridspec_kw={"height_ratios": [len(ladder_report.contenders(row)) for row in rows]},
     )
     for axes, row in zip(all_axes[:, 0], rows):
         _panel(axes, row, COLOURS)
     day = f"{result['date'][:10]}, torch {result['versions']['torch']}"
-    figure.suptitle(f"the ladder of {rows[0]['op']} on {result['gpu']['name']}, {day}", fontsize=12)
-    figure.tight_layout()
+    # The margins are given in inches, so that they are the same for every height of the figure.
+    figure.suptitle(
+        f"the ladder of {rows[0]['op']} on {result['gpu']['name']}, {day}", y=1 - 0.15 / height, fontsize=12
+    )
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.12 / height))
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
