@@ -43,7 +43,7 @@ build:
 test:
 	@$(call set_up,pytest)
 	@$(build)
-	@$(python) -m tools.test_build
+	@$(python) -m tools.test_build $(ARGS)
 	@$(python) -m pytest $(ARGS)
 	@! $(has_gpu) || $(python) -m pytest -n0 -m "gpu and (alone or gib or large)" $(ARGS) || [ $$? -eq 5 ]
 

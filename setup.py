@@ -38,7 +38,7 @@ class BuildNative(build_ext):
             if RELEASE:
                 shutil.copytree(RELEASE, folder)
             else:
-                native_build.build(folder)
+                native_build.build(folder, without_gpu=toolchain.RELEASE_ARCHS)
         except toolchain.BuildError as error:
             sys.exit(f"gpuopt: {error}")
 

@@ -23,8 +23,6 @@ from . import toolchain
 from .toolchain import BuildError, Torch
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-# nvvm is named too: otherwise pip installs a newer one, whose PTX this version's assembler rejects.
-NVCC_PARTS = "nvcc,nvvm,crt,cccl,cudart"
 
 
 def say(text: str) -> None:
@@ -83,7 +81,7 @@ def install_nvcc(folder: Path, torch: Torch) -> str:
         if requirement.startswith("cuda-toolkit[") and "==" in requirement:
             version = requirement.partition("==")[2].strip()
             say(f"no nvcc for CUDA {torch.cuda_major} in CUDA_HOME or on PATH: installing {version} from PyPI")
-            if pip_install(folder, f"cuda-toolkit[{NVCC_PARTS}]=={version}"):
+            if pip_install(folder, f"cuda-toolkit[{toolchain.NVCC_PARTS}]=={version}"):
                 return "installed"
             return "pip could not install nvcc"
     return f"torch {torch.version} names no nvcc on PyPI"
@@ -103,7 +101,7 @@ def provide_nvcc(folder: Path, stamp: dict[str, str]) -> None:
     write_stamp(folder, {**stamp, "nvcc": "unfinished"})
     outcome = install_nvcc(folder, torch)
     if outcome != "installed":
-        say(f"{outcome}, so the CPU library will be built; to try again, remove {stamp_of(folder)}")
+        say(f"{outcome}; to try again, remove {stamp_of(folder)}")
     write_stamp(folder, {**stamp, "nvcc": outcome})
 
 

@@ -46,10 +46,11 @@ class Config:
     def kernel_dir(self) -> Path:
         """The folder of the kernels, which builds for all versions of torch share.
 
-        Its name is a hash of the flags and compiler versions, so that builds with other flags do not overwrite each other.
+        Its name is a hash of the flags and compiler versions, so that builds with other flags do not overwrite each other. The path
+        of nvcc is left out: environments that have the same nvcc share the kernels.
         """
         assert self.nvcc
-        made_with = shlex.join([*nvcc_command(self), self.nvcc.version, self.cxx.version])
+        made_with = shlex.join([*device_flags(self, self.archs), self.nvcc.version, self.cxx.version])
         name = f"kernels-cuda{self.nvcc.version}-{hashlib.sha256(made_with.encode()).hexdigest()[:8]}"
         return self.build_dir.with_name(name)
 
@@ -76,7 +77,8 @@ class Config:
         return found
 
 
-def configure() -> Config:
+def configure(without_gpu: tuple[str, ...] = toolchain.DEFAULT_ARCHS) -> Config:
+    """What to build here. `without_gpu` are the architectures for a machine without a GPU, if TORCH_CUDA_ARCH_LIST names none."""
     torch = toolchain.find_torch()
     if torch is None:
         raise BuildError(
@@ -84,8 +86,8 @@ def configure() -> Config:
             " --no-build-isolation (an isolated build does not see your torch)."
         )
     cxx = toolchain.find_host_compiler()
-    nvcc = toolchain.find_nvcc(torch)
-    archs = toolchain.choose_archs() if nvcc else ()
+    nvcc = toolchain.choose_nvcc(torch)
+    archs = toolchain.choose_archs(nvcc, without_gpu) if nvcc else ()
     return Config(torch, cxx, nvcc, archs, build_dir(torch, nvcc is not None))
 
 
@@ -157,8 +159,8 @@ def device_flags(config: Config, archs: tuple[str, ...]) -> list[str]:
 
 
 def nvcc_command(config: Config, archs: tuple[str, ...] | None = None) -> list[str]:
-    assert config.nvcc
-    return [str(config.nvcc.path), *device_flags(config, archs or config.archs)]
+    """The script that calls nvcc, with all flags. Ninja compiles anew if a command changes, so the command does not name nvcc itself."""
+    return [str(config.kernel_dir / "nvcc"), *device_flags(config, archs or config.archs)]
 
 
 # -z now binds all symbols when a library is loaded, so that a missing symbol is reported then and not at the first call.
@@ -316,6 +318,10 @@ def find_ninja() -> str:
 
 
 def generate(config: Config) -> None:
+    if config.nvcc:
+        compiler = config.kernel_dir / "nvcc"
+        write_if_changed(compiler, f'#!/bin/sh\nexec {shlex.quote(str(config.nvcc.path))} "$@"\n')
+        compiler.chmod(0o755)
     for folder in config.folders:
         # Objects depend on these files, so that another compiler at the same path triggers a rebuild.
         write_if_changed(folder / "cxx.version", f"{shlex.join(config.cxx.command)} {config.cxx.version}\n")
@@ -398,24 +404,25 @@ def install(built: Path, facts: dict[str, object], folder: Path) -> bool:
 def describe(config: Config) -> str:
     if config.nvcc:
         return f"CUDA {config.nvcc.version} kernels for compute capability {', '.join(config.archs)}"
-    reason = f"no nvcc for CUDA {config.torch.cuda_major} was found" if config.torch.cuda else "this torch has no CUDA"
-    return f"{reason}, so this is the CPU library, without GPU kernels"
+    reason = "GPUOPT_CPU_ONLY is set" if config.torch.cuda else "this torch has no CUDA"
+    return f"the CPU library, without GPU kernels, because {reason}"
 
 
 def make(config: Config) -> None:
     with sole_builder(config):
         generate(config)
+        print(f"gpuopt: building for torch {config.torch.version}: {describe(config)}", flush=True)
         for folder in config.folders:
             run_ninja(folder)
 
 
-def build(folder: Path = INSTALLED) -> Config:
-    config = configure()
+def build(folder: Path = INSTALLED, without_gpu: tuple[str, ...] = toolchain.DEFAULT_ARCHS) -> Config:
+    config = configure(without_gpu)
     make(config)
     with sole_builder(config):
         changed = [install(built, facts, folder) for built, facts in config.facts.items()]
         if any(changed):
-            print(f"gpuopt for torch {config.torch.minor} is built: {describe(config)}.")
+            print(f"gpuopt: built for torch {config.torch.minor}")
     return config
 
 

@@ -1,4 +1,7 @@
-"""Builds the C++ libraries that tests load, with ninja: python -m tools.test_build.
+"""Builds the C++ libraries that tests load, with ninja: python -m tools.test_build [arguments of pytest].
+
+A test builds the library that it loads. This command builds the libraries of whole folders at once, which uses all cores. If the
+arguments name files or folders, it builds the libraries of these folders. Otherwise it builds all.
 
 tests/plan/<room>_shim.cpp becomes a library with the launch plans of a room.
 tests/emulation/<room>_shim.cpp becomes a library with the kernels of a room, compiled for the CPU on top of emulator.h.
@@ -36,7 +39,7 @@ EMULATION_FLAGS = ["-w", "-fsanitize=alignment"]
 NOT_OPTIMISED = ("elementwise", "reduce", "scan", "segment", "selective_scan", "spmm")
 FATAL = ["-fno-sanitize-recover=all"]
 # Kernels of a room that run kernels of another one.
-BORROWED = {"segment": "index_add/device"}
+BORROWED = {"segment": "index_add/device", "spmm": "index_add/device"}
 # Rooms with a ladder step that runs the kernel of the production operator.
 PRODUCTION_STEPS = ("matmul",)
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
@@ -157,14 +160,20 @@ def libraries() -> list[str]:
         return generate()
 
 
-def build(*names: str) -> None:
-    """Builds these libraries, or all."""
+def needed(arguments: list[str]) -> list[str]:
+    """The libraries of the folders that pytest's arguments name; all if they name no file and no folder."""
+    paths = [ROOT / argument.partition("::")[0] for argument in arguments]
+    paths = [path for path in paths if path.exists()] or [ROOT]
+    return [name for name in libraries() if any((ROOT / "tests" / name).is_relative_to(path) for path in paths)]
+
+
+def build(*names: str, quiet: bool = True) -> None:
     libraries()
     jobs = os.environ.get("MAX_JOBS", "")
     command = [native_build.find_ninja(), "-C", FOLDER, *([f"-j{jobs}"] if jobs.isdigit() else [])]
     with sole_builder():
         native_build.remove_stale(FOLDER)
-        done = subprocess.run([*command, *(f"{name}.so" for name in names)], capture_output=bool(names), text=True)
+        done = subprocess.run([*command, *(f"{name}.so" for name in names)], capture_output=quiet, text=True)
     if done.returncode != 0:
         raise BuildError(f"The C++ of tests did not compile.\n{(done.stdout or '')[:8000]}")
 
@@ -177,6 +186,7 @@ def load(name: str) -> ctypes.CDLL:
 
 if __name__ == "__main__":
     try:
-        build()
+        if names := needed(sys.argv[1:]):
+            build(*names, quiet=False)
     except BuildError as error:
         sys.exit(f"gpuopt: {error}")

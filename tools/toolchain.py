@@ -20,6 +20,9 @@ DEFAULT_ARCHS = ("9.0",)
 NEWEST_TORCH = (2, 15)
 # As in PyTorch's wheels for CUDA 13. Ada (8.9) runs the image of 8.6. PTX would be for GPUs that PyTorch has no kernels for.
 RELEASE_ARCHS = ("7.5", "8.0", "8.6", "9.0", "10.0", "12.0")
+# The parts of PyPI's cuda-toolkit that a build needs. nvvm is named too: otherwise pip installs a newer one, whose PTX this
+# version's assembler rejects.
+NVCC_PARTS = "nvcc,nvvm,crt,cccl,cudart"
 
 
 class BuildError(RuntimeError):
@@ -127,6 +130,9 @@ class Nvcc:
         """The architectures that it compiles for, such as 'sm_90'."""
         return set(output_of(self.path, "--list-gpu-code").split())
 
+    def compiles_for(self, arch: str) -> bool:
+        return not self.targets or f"sm_{''.join(filter(str.isdigit, arch))}" in self.targets
+
 
 def read_nvcc(path: Path) -> Nvcc | None:
     found = re.search(r"\bV(\d+\.\d+\.\d+)", output_of(path, "--version"))
@@ -180,6 +186,20 @@ def find_nvcc(torch: Torch) -> Nvcc | None:
     return None
 
 
+def choose_nvcc(torch: Torch) -> Nvcc | None:
+    """The CUDA compiler to build with. None, for a library without GPU kernels, if torch has no CUDA or GPUOPT_CPU_ONLY is set."""
+    if torch.cuda is None or os.environ.get("GPUOPT_CPU_ONLY", "0") not in ("", "0"):
+        return None
+    nvcc = find_nvcc(torch)
+    if nvcc is None:
+        raise BuildError(
+            f"torch {torch.version} needs nvcc for CUDA {torch.cuda_major}, and none was found in CUDA_HOME, on PATH or beside"
+            f' torch: pip install "cuda-toolkit[{NVCC_PARTS}]=={torch.cuda}.*", or set GPUOPT_CPU_ONLY=1 to build without GPU'
+            " kernels."
+        )
+    return nvcc
+
+
 def _cuda_file(torch: Torch, nvcc: Nvcc | None, name: str, *folders: str, nvcc_first: bool = False) -> Path:
     """Finds a file of the CUDA toolkit in one of these folders, beside torch or near nvcc."""
     near = [nvcc.root, nvcc.root / "targets" / f"{os.uname().machine}-linux"] if nvcc else []
@@ -223,8 +243,10 @@ def present_archs() -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda arch: [int(part) for part in arch.split(".")]))
 
 
-def choose_archs() -> tuple[str, ...]:
-    return parse_archs(os.environ.get("TORCH_CUDA_ARCH_LIST", "")) or present_archs() or DEFAULT_ARCHS
+def choose_archs(nvcc: Nvcc, without_gpu: tuple[str, ...] = DEFAULT_ARCHS) -> tuple[str, ...]:
+    """TORCH_CUDA_ARCH_LIST, else this machine's GPUs, else all of `without_gpu` that nvcc compiles for."""
+    chosen = parse_archs(os.environ.get("TORCH_CUDA_ARCH_LIST", "")) or present_archs()
+    return chosen or tuple(arch for arch in without_gpu if nvcc.compiles_for(arch))
 
 
 def may_overlap_launches(archs: tuple[str, ...]) -> bool:
@@ -242,7 +264,7 @@ def gencode(archs: tuple[str, ...], nvcc: Nvcc) -> list[str]:
     for arch in archs:
         number, _, ptx = arch.partition("+")
         number = number.replace(".", "")
-        if nvcc.targets and f"sm_{number.rstrip('af')}" not in nvcc.targets:
+        if not nvcc.compiles_for(arch):
             raise BuildError(
                 f"nvcc {nvcc.version} ({nvcc.path}) does not compile for compute capability {arch};"
                 " set TORCH_CUDA_ARCH_LIST to what it knows or use another nvcc."

@@ -100,7 +100,6 @@ def make_libraries(minors: list[str]) -> None:
     """Builds all libraries and writes them with their facts to RELEASE/lib."""
     shutil.rmtree(RELEASE, ignore_errors=True)
     for config in configs(minors):
-        print(f"gpuopt: torch {config.torch.version}, {native_build.describe(config)}", flush=True)
         native_build.make(config)
         kernels = RELEASE / "linked" / KERNELS
         if not kernels.exists():

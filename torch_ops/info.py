@@ -93,7 +93,7 @@ def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
     if _library.kernel_cuda():
         rows.append(("kernels", str(_library.FOLDER / _library.KERNELS)))
         rows.append(("", f"nvcc {facts['nvcc']}, for compute capability {', '.join(facts['architectures'])}"))
-    else:
+    elif path.exists():
         rows.append(("kernels", "none: a library for the CPU"))
     if driver := driver_cuda():
         rows.append(("driver", f"serves CUDA {driver[0]}.{driver[1]}"))

@@ -119,4 +119,11 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | int | None) ->
         step = names.index(step)
     elif not 0 <= step < len(names):
         raise ValueError(f"gpuopt_ladder::{op}: step must be 0 to {len(names) - 1}, got {step}")
-    return getattr(_ladder, op).default(*args, step)
+    operator = getattr(_ladder, op).default
+    for argument, value in zip(operator._schema.arguments, args):
+        if isinstance(value, Tensor) and not value.is_cuda:
+            raise NotImplementedError(
+                f"gpuopt_ladder::{op}: {argument.name} must be on a CUDA device, because the steps are CUDA kernels: got a tensor"
+                f" on {value.device}"
+            )
+    return operator(*args, step)

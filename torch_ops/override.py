@@ -45,6 +45,7 @@ class override(contextlib.ContextDecorator):
             PyTorch's.
 
     Raises:
+        TypeError: ``ops`` is or has something else than a name, such as a model.
         ValueError: ``ops`` names an unknown operator (the message lists the known ones), or ``matmul`` is unknown.
         RuntimeError: On enabling: gpuopt was built without CUDA, or does not know this version of PyTorch.
 
@@ -59,7 +60,16 @@ class override(contextlib.ContextDecorator):
     operators = _OPERATORS
 
     def __init__(self, ops: str | Iterable[str] | None = None, *, matmul: str | None = None) -> None:
-        names = _OPERATORS if ops is None else (ops,) if isinstance(ops, str) else tuple(ops)
+        if ops is None:
+            names = _OPERATORS
+        else:
+            names = tuple(ops) if isinstance(ops, Iterable) and not isinstance(ops, str) else (ops,)
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"torch_ops.override: ops must be names of operators: expected str, such as 'sum', got"
+                    f" {type(name).__name__}; a model runs with the override inside `with torch_ops.override(): model(x)`"
+                )
         unknown = [name for name in names if name not in _OPERATORS]
         if unknown:
             raise ValueError(
@@ -138,7 +148,8 @@ class Report:
 
     def __str__(self) -> str:
         if not self.calls:
-            return "No call reached a replaced operator."
+            sees = "a GPU" if torch.cuda.is_available() else "no GPU"
+            return f"No call reached a replaced operator. Only operators on CUDA tensors are replaced, and torch sees {sees}."
         used = [reason for reason in _REASONS if any(reason in row for row in self.calls.values())]
         table = [["operator", *used]]
         table += [[name, *(str(row.get(reason, 0)) for reason in used)] for name, row in self.calls.items()]

@@ -21,6 +21,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import checks_types
+
 __all__ = [
     "upsample_nearest2d",
     "upsample_nearest2d_backward",
@@ -38,10 +40,24 @@ def _pair(value: Number | Sequence[Number] | None) -> Sequence[Number] | None:
     return value if value is None or isinstance(value, (list, tuple)) else [value, value]
 
 
+def _factors(
+    scale_factors: float | Sequence[float] | None, scale_factor: float | Sequence[float] | None
+) -> Sequence[float] | None:
+    if scale_factors is not None and scale_factor is not None:
+        raise TypeError(
+            "upsample: scale_factor is another name of scale_factors: expected one of them, got"
+            f" scale_factors={scale_factors} and scale_factor={scale_factor}"
+        )
+    return _pair(scale_factors if scale_factor is None else scale_factor)
+
+
+@checks_types
 def upsample_nearest2d(
     input: Tensor,
     output_size: int | Sequence[int] | None = None,
     scale_factors: float | Sequence[float] | None = None,
+    *,
+    scale_factor: float | Sequence[float] | None = None,
 ) -> Tensor:
     """Resizes images by copying pixels, as :func:`torch.nn.functional.interpolate` with ``mode='nearest'``.
 
@@ -52,6 +68,7 @@ def upsample_nearest2d(
         output_size: height and width of the result in pixels, or one number for both.
         scale_factors: factors of the height and of the width, or one number for both. The result has floor(size * factor) rows
             or columns. The step between source pixels is 1 / factor.
+        scale_factor: another name of ``scale_factors``, as in ``interpolate``. At most one of them may be given.
 
     Returns:
         Tensor (N, C, height, width) with the dtype and memory format of ``input``. Under autocast on CUDA, float16 and bfloat16
@@ -62,15 +79,19 @@ def upsample_nearest2d(
         RuntimeError: both or neither of ``output_size`` and ``scale_factors`` are given, or a sequence without 2 entries.
         RuntimeError: a height or width of the result is below 1 or above 2^31 - 1.
         RuntimeError: a factor is NaN, infinite or not positive.
+        TypeError: both ``scale_factors`` and ``scale_factor`` are given.
         NotImplementedError: another dtype.
     """
-    return _ops.upsample_nearest2d.vec(input, _pair(output_size), _pair(scale_factors))
+    return _ops.upsample_nearest2d.vec(input, _pair(output_size), _factors(scale_factors, scale_factor))
 
 
+@checks_types
 def upsample_nearest_exact2d(
     input: Tensor,
     output_size: int | Sequence[int] | None = None,
     scale_factors: float | Sequence[float] | None = None,
+    *,
+    scale_factor: float | Sequence[float] | None = None,
 ) -> Tensor:
     """Resizes images by copying the pixel at each centre, as ``interpolate`` with ``mode='nearest-exact'``.
 
@@ -80,16 +101,18 @@ def upsample_nearest_exact2d(
         input: tensor (N, C, H, W), as in :func:`upsample_nearest2d`.
         output_size: height and width of the result in pixels, or one number for both.
         scale_factors: factors of the height and of the width, or one number for both, as in :func:`upsample_nearest2d`.
+        scale_factor: another name of ``scale_factors``, as in ``interpolate``.
 
     Returns:
         As :func:`upsample_nearest2d`.
 
     Raises:
-        RuntimeError, NotImplementedError: as :func:`upsample_nearest2d`.
+        TypeError, RuntimeError, NotImplementedError: as :func:`upsample_nearest2d`.
     """
-    return _ops.upsample_nearest_exact2d.vec(input, _pair(output_size), _pair(scale_factors))
+    return _ops.upsample_nearest_exact2d.vec(input, _pair(output_size), _factors(scale_factors, scale_factor))
 
 
+@checks_types
 def upsample_nearest2d_backward(
     grad_output: Tensor,
     output_size: Sequence[int],
@@ -128,6 +151,7 @@ def upsample_nearest2d_backward(
     return _ops.upsample_nearest2d_backward.default(grad_output, output_size, input_size, scales_h, scales_w)
 
 
+@checks_types
 def upsample_nearest_exact2d_backward(
     grad_output: Tensor,
     output_size: Sequence[int],

@@ -81,9 +81,10 @@ void release(Entry& entry) {
 
 void enable(const Names& names, std::string_view key_name, bool always) {
   const c10::DispatchKey key = c10::parseDispatchKey(std::string(key_name));
-  TORCH_CHECK(handle<ReduceSum>().hasKernelForDispatchKey(key),
-              "torch_ops.override: this build of gpuopt has no kernels for ", key_name,
-              "; install or build gpuopt with CUDA");
+  TORCH_CHECK(
+      handle<ReduceSum>().hasKernelForDispatchKey(key),
+      "torch_ops.override: this build of gpuopt has no kernels for ", key_name,
+      "; install a torch with CUDA and nvcc, and build gpuopt again without GPUOPT_CPU_ONLY");
   const std::lock_guard<std::mutex> lock(entries_lock());
   const bool used = std::any_of(entries().begin(), entries().end(),
                                 [](const Entry& entry) { return entry.users > 0; });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import subprocess
 import sys
@@ -479,6 +480,14 @@ except ValueError as error:
 else:
     raise AssertionError("a name without a drop-in was accepted")
 """)
+
+
+def test_a_package_without_a_drop_in_must_be_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch_geometric", None)  # as if it were not
+    with pytest.raises(ModuleNotFoundError, match="torch_geometric must be installed") as raised:
+        torch_ops.compat.install(["causal_conv1d", "torch_geometric"])
+    assert raised.value.name == "torch_geometric"
+    assert importlib.util.find_spec("causal_conv1d") is None
 
 
 def test_an_installed_package_is_hidden_only_by_force(tmp_path):

@@ -353,6 +353,50 @@ assert importlib.util.find_spec("mamba_ssm") is None
 """)
 
 
+@pytest.mark.parametrize(
+    "code, name",
+    [
+        ("from mamba_ssm import Mamba", "mamba_ssm.Mamba"),
+        ("import mamba_ssm; mamba_ssm.Mamba", "mamba_ssm.Mamba"),
+        ("from mamba_ssm.modules.mamba_simple import Mamba", "mamba_ssm.modules"),
+        ("import causal_conv1d; causal_conv1d.cpp_functions.missing", "causal_conv1d.cpp_functions.missing"),
+        ("from causal_conv1d import missing", "causal_conv1d.missing"),
+    ],
+)
+def test_what_a_drop_in_lacks(code, name):
+    """The message says what the drop-in has instead."""
+    package = name.partition(".")[0]
+    _run(f"""
+from torch_ops import compat
+
+compat.install()
+try:
+    {code}
+except (ImportError, AttributeError) as error:
+    message = str(error)
+assert message.startswith("{name} is not in gpuopt's drop-in for {package}: expected one of its functions "), message
+assert {"selective_scan_fn" if package == "mamba_ssm" else "causal_conv1d_fn"!r} in message and "install {package} itself" in message
+import {package}
+assert not hasattr({package}, "Mamba")
+""")
+
+
+def test_a_package_that_is_installed_later_says_itself_what_it_lacks(tmp_path):
+    (tmp_path / "mamba_ssm").mkdir()
+    (tmp_path / "mamba_ssm/__init__.py").touch()
+    _run(f"""
+import sys
+from torch_ops import compat
+
+compat.install()
+sys.path.insert(0, {str(tmp_path)!r})
+try:
+    from mamba_ssm import Mamba
+except ImportError as error:
+    assert str(error).startswith("cannot import name 'Mamba'"), error
+""")
+
+
 # ---------------------------------------------------------------- transformers
 
 

@@ -6,8 +6,10 @@ Without a GPU the kernels of the CPU are replaced.
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -70,6 +72,18 @@ def test_what_cumsum_passes_on():
         with deterministic_algorithms():  # ATen's CUDA kernel raises an error
             x.cumsum(1)
     assert calls["cumsum"] == {"size": 1, "dtype": 2, "unsupported": 1}
+
+
+def test_the_first_program_of_the_quick_start_prints_its_report(monkeypatch, capsys):
+    """As on a GPU: with calls of operators that are large enough to be taken."""
+    page = (Path(__file__).parents[2] / "docs/quickstart.md").read_text()
+    program, shown = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", page, re.DOTALL).groups()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    of_the_cpu = override("cpu", always=False)
+    monkeypatch.setattr(torch_ops, "override", lambda: of_the_cpu)
+    torch_ops.override_report(reset=True)
+    exec(program, {})
+    assert capsys.readouterr().out == shown and " taken " in shown
 
 
 def test_images_are_passed_on():
@@ -234,8 +248,20 @@ def test_unknown_operators():
         torch_ops.override(["sum", "softmax"])
 
 
+@pytest.mark.parametrize(
+    "ops",
+    [torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.ReLU()), 5, torch.sum, ["sum", torch.mul]],
+    ids=lambda ops: type(ops).__name__,
+)
+def test_what_is_no_name(ops):
+    with pytest.raises(
+        TypeError, match=r"ops must be names of operators.* got .*`with torch_ops.override\(\): model\(x\)`"
+    ):
+        torch_ops.override(ops)
+
+
 def test_a_library_without_these_kernels():
-    with pytest.raises(RuntimeError, match="this build of gpuopt has no kernels for XPU"):
+    with pytest.raises(RuntimeError, match="this build of gpuopt has no kernels for XPU; install a torch with CUDA"):
         override("xpu").enable()
 
 
@@ -263,7 +289,10 @@ def test_cuda_kernels_can_be_replaced_without_a_gpu():
 
 def test_report():
     torch_ops.override_report(reset=True)
-    assert str(torch_ops.override_report()) == "No call reached a replaced operator."
+    sees = "a GPU" if torch.cuda.is_available() else "no GPU"
+    assert str(torch_ops.override_report()) == (
+        f"No call reached a replaced operator. Only operators on CUDA tensors are replaced, and torch sees {sees}."
+    )
     with override("cpu", ["sum", "mul"]):
         torch.ones(2, 2).sum(0)
         torch.ones(2, 2) * 2

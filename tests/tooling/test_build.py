@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import runpy
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tools import bootstrap, layout, native_build, toolchain
+from tools import bootstrap, layout, native_build, test_build, toolchain
 from tools.native_build import ROOT
 from tools.toolchain import BuildError
 from torch_ops import _library
@@ -54,7 +55,7 @@ def some_torch(tmp_path):
 @pytest.fixture
 def bare(monkeypatch, tmp_path):
     """An environment without variables for compiler, toolkit and architecture, with only the system's basic tools on PATH."""
-    for name in ("CUDA_HOME", "CUDA_PATH", "CXX", "TORCH_CUDA_ARCH_LIST", "MAX_JOBS"):
+    for name in ("CUDA_HOME", "CUDA_PATH", "CXX", "GPUOPT_CPU_ONLY", "TORCH_CUDA_ARCH_LIST", "MAX_JOBS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(basic_tools(tmp_path / "basic-tools")))
 
@@ -74,7 +75,8 @@ def test_torch_is_read_without_importing_it(some_torch):
     assert (found.version, found.release, found.minor, found.cuda_major) == ("2.11.0+cu130", "2.11.0", "2.11", "13")
     assert toolchain.read_torch(some_torch("2.15.0a0+git1", None)).cuda is None
     code = "import sys; from tools import native_build; native_build.configure(); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+    environment = {**os.environ, "GPUOPT_CPU_ONLY": "1"}  # nvcc may be missing beside an installed wheel
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment).returncode == 0
     assert toolchain.find_torch().version == torch.__version__
 
 
@@ -106,15 +108,18 @@ def test_architecture_list_that_is_none(text):
 
 
 def test_architectures_are_the_list_else_the_gpus_else_the_default(bare, monkeypatch, tmp_path):
-    assert toolchain.choose_archs() == ("9.0",)
+    nvcc = toolchain.Nvcc(toolkit(tmp_path / "cuda", "12.6.85") / "bin" / "nvcc", "12.6.85")
+    script(nvcc.path, "echo sm_75; echo sm_80; echo sm_86; echo sm_90")
+    assert toolchain.choose_archs(nvcc) == ("9.0",)
+    assert toolchain.choose_archs(nvcc, toolchain.RELEASE_ARCHS) == ("7.5", "8.0", "8.6", "9.0")
     smi = script(tmp_path / "driver" / "nvidia-smi", "echo 10.0; echo 8.6; echo 8.6")
     monkeypatch.setenv("PATH", f"{smi.parent}:{os.environ['PATH']}")
-    assert toolchain.choose_archs() == ("8.6", "10.0")
+    assert toolchain.choose_archs(nvcc, toolchain.RELEASE_ARCHS) == ("8.6", "10.0")
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.5")
-    assert toolchain.choose_archs() == ("7.5",)
+    assert toolchain.choose_archs(nvcc, toolchain.RELEASE_ARCHS) == ("7.5",)
     monkeypatch.delenv("TORCH_CUDA_ARCH_LIST")
     script(smi, "echo 'NVIDIA-SMI has failed'; exit 9")
-    assert toolchain.choose_archs() == ("9.0",)
+    assert toolchain.choose_archs(nvcc) == ("9.0",)
 
 
 @pytest.mark.parametrize(
@@ -254,6 +259,35 @@ def test_with_nvcc_of_another_major(build, compiler, tmp_path):
     expect_sentence(run_build(build, CUDA_HOME=str(home)), f"built with CUDA {torch.version.cuda}", "99.1.2")
 
 
+def test_without_nvcc(build, bare, compiler, some_torch):
+    """The library for the CPU must be asked for: its operators run, but the override doesn't."""
+    (some_torch() / "__init__.py").touch()
+    done = run_build(build, PYTHONPATH=str(some_torch().parent))
+    expect_sentence(done, "needs nvcc for CUDA 13", 'pip install "cuda-toolkit[nvcc,', "==13.0.*", "GPUOPT_CPU_ONLY=1")
+
+
+def test_a_library_for_the_cpu_is_asked_for_or_all_that_torch_allows(bare, monkeypatch, some_torch):
+    assert toolchain.choose_nvcc(toolchain.read_torch(some_torch("2.11.0+cpu", None))) is None
+    found = toolchain.read_torch(some_torch())
+    monkeypatch.setenv("GPUOPT_CPU_ONLY", "1")
+    assert toolchain.choose_nvcc(found) is None
+    monkeypatch.setenv("GPUOPT_CPU_ONLY", "0")
+    with pytest.raises(BuildError, match="needs nvcc"):
+        toolchain.choose_nvcc(found)
+
+
+def test_pip_compiles_for_every_gpu_where_none_is_seen(new_setuptools, monkeypatch):
+    """An install in a container or on a login node is for unknown GPUs."""
+    setup, built = {}, {}
+    monkeypatch.setattr("setuptools.setup", lambda **given: setup.update(given))
+    monkeypatch.setattr(native_build, "build", lambda folder, without_gpu: built.update({folder: without_gpu}))
+    runpy.run_path(str(ROOT / "setup.py"))
+    command = setup["cmdclass"]["build_ext"](setup["distclass"]())
+    command.inplace = True
+    command.run()
+    assert built == {native_build.INSTALLED: toolchain.RELEASE_ARCHS}
+
+
 def test_with_a_list_of_architectures_that_is_none(build, compiler, tmp_path):
     if torch.version.cuda is None:
         pytest.skip("this torch is CPU-only")
@@ -276,6 +310,29 @@ def test_make_with_an_environment_that_lacks_packages():
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     expect_sentence(done, "lacks torch", "pytest", "leave out PYTHON=")
+
+
+@pytest.mark.parametrize(
+    "arguments, names",
+    [
+        ([], "plan/dot emulation/dot"),
+        (["-k", "mul", "-n0"], "plan/dot emulation/dot"),
+        (["tests"], "plan/dot emulation/dot"),
+        (["tests/plan", "-x"], "plan/dot"),
+        (["tests/plan/test_dot_plan.py", "tests/rooms"], ""),
+        (["tests/plan/test_dot_plan.py::test_x[1]", "tests/emulation/"], "emulation/dot"),
+    ],
+)
+def test_libraries_of_tests_that_are_not_named_are_not_built(monkeypatch, arguments, names):
+    """A test that loads a library builds it. All of them take minutes."""
+    monkeypatch.setattr(test_build, "libraries", lambda: ["plan/dot", "emulation/dot"])
+    assert test_build.needed(arguments) == names.split()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_says_which_tests_run():
+    said = run("make", "-n", "test", "ARGS=tests/plan", f"PYTHON={sys.executable}", folder=ROOT)
+    assert "-m tools.test_build tests/plan\n" in said and "-m pytest tests/plan\n" in said
 
 
 # Setting up the environment
@@ -436,6 +493,8 @@ def test_build_with_nothing_to_do(config):
         [sys.executable, "-m", "tools.native_build"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     seconds = seconds_of_children() - started
+    first = f"gpuopt: building for torch {config.torch.version}: {native_build.describe(config)}"
+    assert done.stdout.splitlines()[0] == first and ", ".join(config.archs) in first
     assert "no work to do" in done.stdout
     assert _library.library_path().stat().st_mtime_ns == before
     assert seconds < 2, "an up-to-date build must not be felt"
@@ -472,6 +531,8 @@ def test_two_builds_at_once_take_iterations(config):
 def test_builds_for_every_torch_share_their_kernels(config):
     if config.nvcc is None:
         pytest.skip("nvcc is not installed, so there are no kernels")
+    elsewhere = replace(config, nvcc=replace(config.nvcc, path=Path("elsewhere/nvcc")))
+    assert native_build.nvcc_command(elsewhere) == native_build.nvcc_command(config)
     newer = replace(
         config, torch=replace(config.torch, version="2.99.0"), build_dir=config.build_dir.with_name("newer")
     )
@@ -488,8 +549,8 @@ def test_facts_lie_beside_the_libraries(config):
         assert facts.items() <= known.items() <= {**_library.facts(), "built": known["built"]}.items()
 
 
-def test_without_nvcc_only_files_for_the_cpu_are_compiled(bare, compiler, monkeypatch):
-    monkeypatch.setattr(toolchain, "find_nvcc", lambda found: None)
+def test_a_build_for_the_cpu_compiles_no_file_for_the_gpu(bare, compiler, monkeypatch):
+    monkeypatch.setenv("GPUOPT_CPU_ONLY", "1")
     cpu = native_build.configure()
     assert cpu.build_dir.name.endswith("-cpu") and [facts["cuda"] for facts in cpu.facts.values()] == [None]
     text = native_build.ninja_text(cpu)
@@ -518,7 +579,12 @@ def run(*command: str | Path, folder: Path, **environment: str) -> str:
 
 def test_wheel_works_outside_the_source_tree(config, new_setuptools, tmp_path):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    run(*pip, "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, ".", folder=ROOT)
+    archs = " ".join(config.archs)
+    run(
+        *(*pip, "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, "."),
+        folder=ROOT,
+        TORCH_CUDA_ARCH_LIST=archs,
+    )
     (wheel,) = tmp_path.glob("gpuopt-*.whl")
     assert re.search(r"-py3-none-linux_\w+\.whl$", wheel.name)
     with zipfile.ZipFile(wheel) as archive:
@@ -532,7 +598,7 @@ def test_wheel_works_outside_the_source_tree(config, new_setuptools, tmp_path):
     assert {str(path.relative_to(ROOT)) for path in (ROOT / "torch_ops").rglob("*.py")} <= set(names)
     assert "torch_ops/tools/native_build.py" in names and not [name for name in names if name.endswith((".cu", ".cuh"))]
     assert "torch_ops/py.typed" in names and [name for name in names if name.endswith("/LICENSE")]
-    assert not [name for name in names if name.startswith(("tools/", "tests/", "csrc/"))]
+    assert not [name for name in names if name.startswith(("tools/", "tests/", "csrc/", "gpuopt.py"))]
     assert f"Requires-Dist: torch=={config.torch.minor}.*" in metadata
 
     site = tmp_path / "site"

@@ -12,7 +12,7 @@ import torch
 
 import torch_ops
 from benchmarks.publish import plots
-from tools import bootstrap, layout, stubs, wheel, words
+from tools import layout, stubs, toolchain, wheel, words
 from torch_ops import ops
 
 ROOT = words.ROOT
@@ -148,7 +148,7 @@ def test_installing_from_source_begins_with_what_the_build_requires(page):
     (block,) = [found for found in SHELL.findall((ROOT / page).read_text()) if "--no-build-isolation" in found]
     installed = shlex.split(block.partition("--no-build-isolation")[0], comments=True)
     requires = ast.literal_eval(re.search(r"^requires = (\[.*\])$", PROJECT, re.MULTILINE)[1])
-    assert {*requires, f"cuda-toolkit[{bootstrap.NVCC_PARTS}]"} <= set(installed)
+    assert {*requires, f"cuda-toolkit[{toolchain.NVCC_PARTS}]"} <= set(installed)
     assert f"pip install '{requires[0]}'" in (ROOT / "setup.py").read_text()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,14 +20,14 @@ from ..support.params import on
 SOURCES = words.ROOT / "examples/cpp"
 
 
-def _cmake() -> str | None:
+def _find_cmake() -> str | None:
     return shutil.which("cmake", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 
 
-def _run(*command: object, **environment: str) -> str:
+def _run(*command: object, cwd: Path = words.ROOT, **environment: str) -> str:
     done = subprocess.run(
         [str(part) for part in command],
-        cwd=words.ROOT,
+        cwd=cwd,
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
@@ -38,9 +39,25 @@ def _run(*command: object, **environment: str) -> str:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> tuple[Path, str]:
     """The folder of the programs and of model.pt2, and what the model's export printed. Both are made at the same time."""
-    if _cmake() is None:
+    cmake = _find_cmake()
+    if cmake is None:
         pytest.skip("cmake is not installed: pip install cmake")
-    folder = tmp_path_factory.mktemp("cpp")
+    # The commands of the page run in a folder that looks like the checkout, with this Python's environment as .venv.
+    checkout = tmp_path_factory.mktemp("checkout")
+    for name, target in {
+        "examples": SOURCES.parent,
+        "torch_ops": words.ROOT / "torch_ops",
+        ".venv": sys.prefix,
+    }.items():
+        (checkout / name).symlink_to(target)
+    folder = checkout / "build/cpp"
+    folder.mkdir(parents=True)
+    # PATH leads to cmake and ninja, but not to this Python: the commands name it.
+    programs = tmp_path_factory.mktemp("programs")
+    for program in (cmake, native_build.find_ninja()):
+        (programs / Path(program).name).symlink_to(program)
+    path = f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    commands = re.findall(r"^cmake .*$", (words.ROOT / "docs/integration.md").read_text(), re.MULTILINE)
     # Inductor would compile and load a test for each vector instruction set of the CPU, which takes longer than the rest.
     quick = {"TORCHINDUCTOR_VEC_ISA_OK": "0", "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     export = subprocess.Popen(
@@ -48,9 +65,7 @@ def built(tmp_path_factory) -> tuple[Path, str]:
         cwd=words.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **quick, "CUDA_VISIBLE_DEVICES": ""},
     )  # fmt: skip
     try:
-        options = [f"-DPython_EXECUTABLE={sys.executable}", f"-DCMAKE_MAKE_PROGRAM={native_build.find_ninja()}"]
-        _run(_cmake(), "-G", "Ninja", "-S", SOURCES, "-B", folder, *options)
-        _run(_cmake(), "--build", folder)
+        _run("sh", "-ec", "\n".join(commands), cwd=checkout, CMAKE_GENERATOR="Ninja", PATH=path)
         said, errors = export.communicate()
     finally:
         export.kill()

@@ -65,6 +65,7 @@ def test_torch_missing(copy):
 
 def test_library_not_built(copy):
     expect_sentence(copy, "not built", torch.__version__, "-m torch_ops.build")
+    assert "a library for the CPU" not in python(copy, "-m", "torch_ops.info").stdout
 
 
 def test_library_of_another_torch(copy):
@@ -110,6 +111,25 @@ def test_source_tree_tells_how_to_rebuild_in_place(monkeypatch, tmp_path):
     assert f"{sys.executable} setup.py build_ext --inplace" in _library.problem()
 
 
+def test_sources_hide_the_installed_package(copy, tmp_path):
+    """Python finds the package of the folder that it runs in before the installed one."""
+    (copy / "csrc").mkdir()
+    installed = tmp_path / "site"
+    shutil.copytree(copy / "torch_ops", installed / "torch_ops")
+    metadata = installed / "gpuopt-1.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: gpuopt\nVersion: 1.0\n")
+    options = ("-c", f"import sys; sys.path.append({str(installed)!r}); import torch_ops")
+    sentence = python(copy, *options).stderr.splitlines()[-1]
+    for word in (f"installed in {installed}/torch_ops", f"sources in {copy}/torch_ops", "run Python in another folder"):
+        assert word in sentence
+    assert "setup.py" not in sentence
+    # pip leaves metadata of its own in the folder of the sources.
+    shutil.move(metadata.parent, copy / "gpuopt.egg-info")
+    (copy / "gpuopt.egg-info" / "METADATA").rename(copy / "gpuopt.egg-info" / "PKG-INFO")
+    assert "setup.py build_ext --inplace" in python(copy, *options).stderr.splitlines()[-1]
+
+
 def test_bindings_for_the_cpu_call_no_kernels(monkeypatch):
     """Bindings for the CPU load no kernels, even if the kernels of an earlier build lie beside them."""
     monkeypatch.setattr(_library, "facts", lambda: {"cuda": None, "nvcc": "13.0.88"})
@@ -123,12 +143,6 @@ def test_driver_that_is_too_old(monkeypatch, driver, sentence):
     monkeypatch.setattr(_library, "kernel_cuda", lambda: "13.2")
     said = info.driver_problem()
     assert said is None if sentence is None else sentence in said and "from its source" in said
-
-
-def test_both_names_are_one_module():
-    code = "import gpuopt, gpuopt.nn, torch_ops; assert gpuopt is torch_ops and gpuopt.nn is torch_ops.nn"
-    assert python(PACKAGE.parent, "-c", code).returncode == 0
-    assert "runs on" in python(PACKAGE.parent, "-m", "gpuopt.info").stdout
 
 
 def test_info_of_this_library():

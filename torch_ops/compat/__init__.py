@@ -87,16 +87,16 @@ def install(names: str | Iterable[str] | None = None, force: bool = False) -> li
 
     Returns:
         The names that now lead to a drop-in. A package that is installed is left alone without ``force``, and its name is missing.
-        So is ``"torch_geometric"`` if it is not installed.
 
     Raises:
         ValueError: a name has no drop-in.
+        ModuleNotFoundError: ``names`` has ``"torch_geometric"``, which is not installed.
     """
-    return [
-        name
-        for name in _known(names)
-        if (PATCHES[name].install() if name in PATCHES else _finder.add(name, PACKAGES[name], force))
-    ]
+    wanted = _known(names)
+    for name in wanted:
+        if name in PATCHES:
+            PATCHES[name].install()
+    return [name for name in wanted if name in PATCHES or _finder.add(name, PACKAGES[name], force)]
 
 
 def uninstall(names: str | Iterable[str] | None = None) -> None:

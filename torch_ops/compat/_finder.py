@@ -8,6 +8,7 @@ package stands behind all others, so that a package that is installed later wins
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -29,6 +30,11 @@ class Package:
     def source_of(self, fullname: str) -> str | None:
         """The module that has the contents of a module, which is empty for a folder that only holds others. None if unknown."""
         return self.modules.get(fullname, "" if self.holds(fullname) else None)
+
+    def functions(self) -> list[str]:
+        """The names of all functions, whichever module they are in."""
+        sources = map(importlib.import_module, set(self.modules.values()))
+        return sorted({name for source in sources for name in source.__all__})
 
     def holds(self, fullname: str) -> bool:
         """Whether a module is a folder of others."""
@@ -65,6 +71,7 @@ class _Alias(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__version__ = self._package.version
+        module.__getattr__ = functools.partial(_no_attribute, module.__name__, self._package)
         for name in self._package.modules:
             if name.startswith(f"{module.__name__}."):
                 importlib.import_module(name)
@@ -86,6 +93,8 @@ class _Finder(MetaPathFinder):
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         source = self._package.source_of(fullname)
         if source is None:
+            if fullname.startswith(f"{self._name}.") and _is_alias(sys.modules.get(self._name)):
+                raise ModuleNotFoundError(_lacks(fullname, self._package))
             return None
         is_package = fullname == self._name or self._package.holds(fullname)
         return ModuleSpec(fullname, _Alias(source, self._package), origin=source or None, is_package=is_package)
@@ -98,6 +107,22 @@ class _Finder(MetaPathFinder):
 
 def _normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _lacks(fullname: str, package: Package) -> str:
+    name = fullname.partition(".")[0]
+    return (
+        f"{fullname} is not in gpuopt's drop-in for {name}: expected one of its functions {', '.join(package.functions())};"
+        f" install {name} itself for its modules and other kernels"
+    )
+
+
+def _no_attribute(module: str, package: Package, name: str) -> None:
+    raise AttributeError(_lacks(f"{module}.{name}", package), name=name)
+
+
+def _is_alias(module: ModuleType | None) -> bool:
+    return isinstance(getattr(getattr(module, "__spec__", None), "loader", None), _Alias)
 
 
 def _modules_of(name: str) -> list[str]:
@@ -135,6 +160,6 @@ def remove(name: str) -> None:
     sys.meta_path.remove(finder)
     for module in _modules_of(name):
         # An installed package may have been imported since, in front of a finder that is not forced.
-        if isinstance(getattr(getattr(sys.modules[module], "__spec__", None), "loader", None), _Alias):
+        if _is_alias(sys.modules[module]):
             del sys.modules[module]
     sys.modules.update(finder.hidden)

@@ -32,14 +32,20 @@ _BASE = "torch_geometric.nn.conv.message_passing"  # the module of MessagePassin
 _undo: list[Callable[[], None]] = []
 
 
-def install() -> bool:
-    """Whether PyTorch Geometric is installed, and computes with gpuopt from now on."""
-    if _undo:
-        return True
+def install() -> None:
+    """Lets PyTorch Geometric compute with gpuopt.
+
+    Raises:
+        ModuleNotFoundError: PyTorch Geometric is not installed.
+    """
     if importlib.util.find_spec("torch_geometric") is None:
-        return False
-    _install()
-    return True
+        raise ModuleNotFoundError(
+            f"torch_ops.compat.install: torch_geometric must be installed, and {sys.executable} has none: pip install"
+            " torch_geometric",
+            name="torch_geometric",
+        )
+    if not _undo:
+        _install()
 
 
 def uninstall() -> None:

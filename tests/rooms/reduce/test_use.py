@@ -39,11 +39,18 @@ def test_forms_of_dim(case, device):
     overload = case.overload
     for dim in (1, -2, (1,), [1], [-2], torch.Size([1])):
         want = case.aten(x, 1)
-        for got in (case.op(x, dim), case.op(x, dim=dim), overload(x, dim), case.op(x, dim, False)):
+        for got in (
+            case.op(x, dim),
+            case.op(x, dim=dim),
+            case.op(x, axis=dim),
+            overload(x, dim),
+            case.op(x, dim, False),
+        ):
             assert close(got, want) is None, dim
         want = case.aten(x, 1, True)
         out = torch.empty_like(want)
         assert case.op(x, dim, True, out=out) is out
+        assert case.op(x, axis=dim, keepdim=True, out=torch.empty_like(want)).equal(out)
         for got in (out, case.op(x, dim, keepdim=True), overload(x, dim, True)):
             assert close(got, want) is None, dim
     for dim in ((0, 2), [2, 0], (-1, 0), [0, -1]):
@@ -52,6 +59,8 @@ def test_forms_of_dim(case, device):
         assert close(case.op(x, dim), case.aten(x)) is None
         assert close(case.op(x, dim, True), case.aten(x, None, True)) is None
     assert different_bits(case.op(x), overload(x)) is None
+    with pytest.raises(TypeError, match="axis is another name of dim: expected one of them, got dim=1 and axis=0"):
+        case.op(x, 1, axis=0)
     assert case.op.__doc__
 
 

@@ -48,7 +48,13 @@ def test_forms_of_arguments(mode, device):
     for factor, pair in ((2, (2.0, 2.0)), (1.5, (1.5, 1.5)), ((1.5, 2), (1.5, 2.0)), ([0.5, 2.7], (0.5, 2.7))):
         want = torch.nn.functional.interpolate(x, scale_factor=pair, mode=mode)
         size = tuple(want.shape[2:])
-        for got in (op(x, None, factor), op(x, scale_factors=factor), vec(x, None, pair), plain(x, size, *pair)):
+        for got in (
+            op(x, None, factor),
+            op(x, scale_factors=factor),
+            op(x, scale_factor=factor),
+            vec(x, None, pair),
+            plain(x, size, *pair),
+        ):
             assert different_bits(got, want) is None, factor
     assert op.__doc__
     for wrong in (
@@ -57,6 +63,7 @@ def test_forms_of_arguments(mode, device):
         {"output_size": "text"},
         {"output_size": 4.5},
         {"scale_factors": "text"},
+        {"scale_factors": 2.0, "scale_factor": 2.0},
     ):
         assert isinstance(raised_by(op, x, **wrong), (RuntimeError, TypeError, ValueError)), wrong
 
