@@ -7,8 +7,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import integer
+from torch_ops._tracing import is_eager
+
 _ops = torch.ops.gpuopt
 INTEGERS = (torch.int32, torch.int64)
+_LARGEST_INT64 = 2**63 - 1
 
 
 class Side(NamedTuple):
@@ -20,10 +24,33 @@ class Side(NamedTuple):
 
 
 class Pair:
-    """A matrix and its transpose, which is None until it is needed. All CSRs of one structure share this object."""
+    """A matrix and its transpose, which is None until it is needed. All CSRs of one structure share this object.
+
+    The transpose may be made on one stream and read on another. So its stream, and an event that follows it there, are kept.
+    """
 
     def __init__(self, own: Side, transpose: Side | None):
         self.own, self.transpose = own, transpose
+        self._stream: int | None = None
+        self._event: torch.cuda.Event | None = None
+
+    def note_stream(self) -> None:
+        """One of the two sides was made on the current stream."""
+        if self.own.ptr.is_cuda:
+            self._stream = torch._C._cuda_getCurrentRawStream(self.own.ptr.device.index)
+            self._event = torch.cuda.Event()
+            self._event.record(torch.cuda.current_stream(self.own.ptr.device))
+
+    def join_stream(self, side: Side) -> None:
+        """Makes the current stream wait for ``side``, and keeps the memory of ``side`` for it. A CUDA graph synchronises first."""
+        device = side.ptr.device
+        if torch._C._cuda_getCurrentRawStream(device.index) == self._stream or not is_eager():
+            return
+        stream = torch.cuda.current_stream(device)
+        stream.wait_event(self._event)
+        for tensor in side:
+            if tensor is not None:
+                tensor.record_stream(stream)
 
 
 def transposed(side: Side, columns: int) -> Side:
@@ -66,13 +93,17 @@ def check_values(values: Any, like: Tensor, entries: int) -> None:
 
 
 def check_shape(shape: Any) -> tuple[int, int]:
-    is_pair = isinstance(shape, (tuple, list, torch.Size)) and len(shape) == 2
-    if not is_pair or not all(isinstance(size, (int, torch.SymInt)) for size in shape):
+    if not isinstance(shape, (tuple, list)):
+        raise TypeError(f"CSR: shape must be (rows, columns): expected a tuple, got {type(shape).__name__}")
+    if len(shape) != 2:
         raise ValueError(f"CSR: shape must be (rows, columns): expected two integers, got {shape!r}")
-    for size in shape:
-        if isinstance(size, int) and size < 0:
-            raise ValueError(f"CSR: shape must not be negative: expected 0 or more, got {tuple(shape)}")
-    return tuple(shape)
+    rows, columns = (integer("CSR", "shape", size) for size in shape)
+    for size in (rows, columns):
+        # Symbolic sizes must not be compared, because each comparison guards a trace.
+        if not torch.compiler.is_compiling() and isinstance(size, int) and not 0 <= size <= _LARGEST_INT64:
+            what = "be negative" if size < 0 else "exceed int64"
+            raise ValueError(f"CSR: shape must not {what}: expected 0 to {_LARGEST_INT64}, got {(rows, columns)}")
+    return rows, columns
 
 
 def ends_of(numbers: Tensor) -> list[Tensor]:
@@ -83,9 +114,10 @@ def ends_of(numbers: Tensor) -> list[Tensor]:
 
 
 def check_range(name: str, least: int, greatest: int, size: int, of: str) -> None:
-    if least < 0 or greatest >= size:
+    largest = min(size, _LARGEST_INT64) - 1
+    if least < 0 or greatest > largest:
         raise ValueError(
-            f"CSR: {name} must name {of}: expected numbers from 0 to {size - 1}, got {least if least < 0 else greatest}"
+            f"CSR: {name} must name {of}: expected numbers from 0 to {largest}, got {least if least < 0 else greatest}"
         )
 
 

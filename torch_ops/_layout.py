@@ -45,11 +45,11 @@ devices = {"cuda"}
 def contiguous_outputs(module: torch.nn.Module, args: Any, output: Any) -> Any:
     """A forward hook that returns channels-last signals of an output as contiguous ones.
 
-    It finds tensors in tuples, lists, dicts, and classes that torch.utils._pytree knows.
+    It finds tensors in tuples, lists, dicts, and classes that torch.utils._pytree knows. Sparse and nested tensors are no signals.
     """
 
     def restored(value: Any) -> Any:
-        if not isinstance(value, Tensor) or value.dim() != 3:
+        if not isinstance(value, Tensor) or value.is_nested or value.layout != torch.strided or value.dim() != 3:
             return value
         _, channels, length = value.shape
         strides = value.stride()

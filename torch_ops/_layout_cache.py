@@ -133,14 +133,13 @@ class LayoutCache:
             OSError: the file cannot be read.
             ValueError: the file was not written by :meth:`save`, or by one with another version of PyTorch or cuDNN. Nothing is added.
         """
-        text = Path(path).read_text()
         try:
-            content = json.loads(text)
+            content = json.loads(Path(path).read_text())
             if content["format"] != _FORMAT:
                 raise ValueError(f"format {content['format']}")
             found = {name: content[name] for name in _versions()}
             added = dict(map(_row, content["problems"]))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"layout_cache: {path} must be a file of layout_cache.save ({error!r})") from error
         if found != _versions():
             raise ValueError(

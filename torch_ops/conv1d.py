@@ -35,6 +35,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import checks_types
+
 __all__ = [
     "causal_conv1d",
     "causal_conv1d_update",
@@ -59,6 +61,7 @@ def _name(activation: Activation | None) -> str:
     return "none" if activation is None else activation
 
 
+@checks_types
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -100,6 +103,7 @@ def conv1d(
     return _ops.conv1d.default(input, weight, bias, _list(stride), _list(padding), _list(dilation), groups)
 
 
+@checks_types
 def conv1d_act(
     input: Tensor,
     weight: Tensor,
@@ -138,6 +142,7 @@ def conv1d_act(
     )
 
 
+@checks_types
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -182,6 +187,7 @@ def conv_transpose1d(
     )
 
 
+@checks_types
 def conv1d_backward(
     grad_output: Tensor,
     input: Tensor,
@@ -234,6 +240,7 @@ def conv1d_backward(
     )
 
 
+@checks_types
 def causal_conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: Activation | None = "none"
 ) -> Tensor:
@@ -256,6 +263,7 @@ def causal_conv1d(
     return _ops.causal_conv1d.default(input, weight, bias, _name(activation))
 
 
+@checks_types
 def causal_conv1d_update(
     input: Tensor,
     state: Tensor,
@@ -291,6 +299,7 @@ def causal_conv1d_update(
     return _ops.causal_conv1d_update.default(input, state, weight, bias, _name(activation))
 
 
+@checks_types
 def convolve(a: Tensor, v: Tensor, mode: Literal["full", "same", "valid"] = "full") -> Tensor:
     """Discrete convolution, with the semantics of :func:`numpy.convolve`: ``full[i]`` is the sum over j of ``a[i - j] v[j]``.
 

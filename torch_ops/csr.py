@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import integer
 from torch_ops._csr_structure import (
     INTEGERS,
     Pair,
@@ -27,9 +28,9 @@ _LARGEST_INT32 = 2**31 - 1
 class CSR:
     """A sparse matrix in compressed rows: row ``r`` has the entries ``ptr[r]`` to ``ptr[r + 1]``, in the columns ``index``.
 
-    A matrix is immutable. Integers that need no conversion are not copied, so the caller must not write to them afterwards. What a
-    matrix caches, above all its transpose, is shared with matrices made by :meth:`with_values` and :meth:`t`. It passes through
-    functions that take nested tensors, ``torch.compile`` and ``torch.export`` as plain tensors, and can be pickled.
+    A matrix is immutable. It has copies of the integers, so that later writes to ``ptr`` and ``index`` do not change it. What a matrix
+    caches, above all its transpose, is shared with matrices made by :meth:`with_values` and :meth:`t`. It passes through functions
+    that take nested tensors, ``torch.compile`` and ``torch.export`` as plain tensors, and can be pickled.
 
     Args:
         ptr: (rows + 1) numbers of int32 or int64 that do not decrease, from 0 to the number of entries.
@@ -38,7 +39,7 @@ class CSR:
         shape: (rows, columns). By default as many columns as ``index`` names.
         entry: where the value of each entry is, if values are not in the order of ``index``: a permutation. Default: in order.
         check: if True, the numbers in the tensors are checked, which waits for the GPU once. Wrong numbers that are not checked
-            make kernels read other memory. Nothing is checked inside ``torch.compile`` and ``torch.export``; give ``shape`` there.
+            give unspecified results. Nothing is checked inside ``torch.compile`` and ``torch.export``; give ``shape`` there.
         dtype: ``torch.int32`` or ``torch.int64`` for the integers that the matrix keeps. Default: int32 if all sizes allow it.
 
     Raises:
@@ -84,16 +85,20 @@ class CSR:
         elif check:
             columns = checked_content(side, columns)
         elif columns is None:
-            columns = ends_of(index)[1].item() + 1
+            greatest = int(ends_of(index)[1])
+            columns = greatest + 1
+            check_range("index", 0, greatest, columns, "columns")
+        # Not the greatest of them: it would be another one for other symbolic sizes.
+        fits = all(size <= _LARGEST_INT32 for size in (rows, columns, entries))
         if dtype is None:
-            dtype = torch.int32 if max(rows, columns, entries) <= _LARGEST_INT32 else torch.int64
+            dtype = torch.int32 if fits else torch.int64
         elif dtype not in INTEGERS:
             raise TypeError(f"CSR: dtype must be int32 or int64: expected torch.int32 or torch.int64, got {dtype}")
-        elif dtype == torch.int32 and max(rows, columns, entries) > _LARGEST_INT32:
+        elif dtype == torch.int32 and not fits:
             raise ValueError(
                 f"CSR: dtype must hold all sizes: expected int64 for {entries} entries of {rows} x {columns}"
             )
-        ptr, index, entry = (None if t is None else t.to(dtype).contiguous() for t in side)
+        ptr, index, entry = (None if t is None else t.to(dtype, copy=True).contiguous() for t in side)
         self._set(Pair(Side(ptr, index, entry), None), False, columns, values)
 
     def _set(self, pair: Pair, flipped: bool, columns: int, values: Tensor | None) -> None:
@@ -197,9 +202,12 @@ class CSR:
             raise ValueError(f"CSR: give num_nodes or size: expected one of them, got {num_nodes} and {size}")
         if size is None and num_nodes is None and not torch.compiler.is_compiling():
             check_vector("edge_index", edge_index[0])
-            num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+            least, greatest = torch.stack(ends_of(edge_index)).tolist()
+            num_nodes = greatest + 1
+            check_range("edge_index", least, greatest, num_nodes, "nodes")
         shape = None
         if num_nodes is not None:
+            num_nodes = integer("CSR", "num_nodes", num_nodes)
             shape = (num_nodes, num_nodes)
         elif size is not None:
             sources, targets = check_shape(size)
@@ -298,11 +306,16 @@ class CSR:
     def _side(self) -> Side:
         side = self._pair.transpose if self._flipped else self._pair.own
         assert side is not None
-        return side
+        return self._joined(side)
 
     @property
     def _other(self) -> Side | None:
-        return self._pair.own if self._flipped else self._pair.transpose
+        return self._joined(self._pair.own if self._flipped else self._pair.transpose)
+
+    def _joined(self, side: Side | None) -> Side | None:
+        if self._pair._stream is not None and side is not None and not torch.compiler.is_compiling():
+            self._pair.join_stream(side)
+        return side
 
     @property
     def ptr(self) -> Tensor:
@@ -367,6 +380,7 @@ class CSR:
         if self._other is None:
             with torch.inference_mode(False), torch.no_grad():
                 side = transposed(self._side, self._columns)
+                self._pair.note_stream()
             if self._flipped:
                 self._pair.own = side
             else:

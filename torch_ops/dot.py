@@ -19,11 +19,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import checks_types
+
 __all__ = ["dot", "dot_fast_atomic", "dot_rows", "vdot"]
 
 _ops = torch.ops.gpuopt
 
 
+@checks_types
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sum of ``input[i] * tensor[i]``. Same semantics as :func:`torch.dot`.
 
@@ -49,6 +52,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _ops.dot.default(input, tensor)
 
 
+@checks_types
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sum of ``conj(input[i]) * other[i]``. Same semantics as :func:`torch.vdot`.
 
@@ -71,6 +75,7 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _ops.vdot.default(input, other)
 
 
+@checks_types
 def dot_rows(input: Tensor, tensor: Tensor) -> Tensor:
     """Dot product of each row of ``input`` with the same row of ``tensor``.
 
@@ -93,6 +98,7 @@ def dot_rows(input: Tensor, tensor: Tensor) -> Tensor:
     return _ops.dot_rows.default(input, tensor)
 
 
+@checks_types
 def dot_fast_atomic(input: Tensor, tensor: Tensor) -> Tensor:
     """Dot product whose blocks add to the result atomically, without a second launch.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ops._arguments import number
+from torch_ops._arguments import checks_types, number
 
 __all__ = ["axpy", "fma", "mul", "mul_"]
 
@@ -19,6 +19,7 @@ Number = bool | int | float | complex
 _ops = torch.ops.gpuopt
 
 
+@checks_types
 def mul(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Product ``input * other``, with the semantics of :func:`torch.mul`.
 
@@ -44,6 +45,7 @@ def mul(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> 
     return _ops.mul.Scalar(input, other) if out is None else _ops.mul.Scalar_out(input, other, out=out)
 
 
+@checks_types
 def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
     """In-place product ``input *= other``, with the semantics of :meth:`torch.Tensor.mul_`.
 
@@ -62,6 +64,7 @@ def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
     return _ops.mul_.Tensor(input, other) if isinstance(other, Tensor) else _ops.mul_.Scalar(input, number(other))
 
 
+@checks_types
 def axpy(x: Tensor, y: Tensor, *, alpha: Number | Tensor = 1) -> Tensor:
     """``alpha * x + y``, with the semantics of ``torch.add(y, x, alpha=alpha)``.
 
@@ -86,6 +89,7 @@ def axpy(x: Tensor, y: Tensor, *, alpha: Number | Tensor = 1) -> Tensor:
     return _ops.axpy(x, y, alpha=number(alpha))
 
 
+@checks_types
 def fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """Fused multiply-add ``a * b + c``.
 

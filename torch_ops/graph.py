@@ -11,14 +11,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import checks_types
 from torch_ops.csr import CSR
-from torch_ops.spmm import _check_csr, _transpose_of, sddmm
+from torch_ops.spmm import _transpose_of, sddmm
 
 __all__ = ["gat_attention", "graph_attention"]
 
 _ops = torch.ops.gpuopt
 
 
+@checks_types
 def graph_attention(
     query: Tensor, key: Tensor, value: Tensor, csr: CSR, *, scale: float | None = None, bias: Tensor | None = None
 ) -> Tensor:
@@ -32,7 +34,7 @@ def graph_attention(
         key: tensor (columns, heads, features).
         value: tensor (columns, heads, features of the result).
         csr: matrix of shape (rows, columns). Its values, if any, are ignored.
-        scale: factor of the products. None means ``1 / sqrt(features)``.
+        scale: factor of the products. None means ``1 / sqrt(features)``. To export a model whose ``features`` may change, give a number.
         bias: tensor (entries, heads) that is added to the scores, in the order of the matrix's values.
 
     Returns:
@@ -42,7 +44,6 @@ def graph_attention(
         TypeError: ``csr`` is no :class:`CSR`.
         ValueError: a shape does not match ``csr`` or the other tensors.
     """
-    _check_csr("graph_attention", csr)
     _check("graph_attention", "query", query, (csr.shape[0], None, None))
     _check("graph_attention", "key", key, (csr.shape[1], *query.shape[1:]))
     _check("graph_attention", "value", value, (csr.shape[1], query.shape[1], None))
@@ -53,6 +54,7 @@ def graph_attention(
     return _attention(csr, query, key, value, bias, scale)
 
 
+@checks_types
 def gat_attention(
     input: Tensor,
     source_scores: Tensor,
@@ -83,7 +85,6 @@ def gat_attention(
         TypeError: ``csr`` is no :class:`CSR`.
         ValueError: a shape does not match ``csr`` or the other tensors.
     """
-    _check_csr("gat_attention", csr)
     _check("gat_attention", "input", input, (csr.shape[1], None, None))
     _check("gat_attention", "source_scores", source_scores, tuple(input.shape[:2]))
     _check("gat_attention", "target_scores", target_scores, (csr.shape[0], input.shape[1]))

@@ -30,7 +30,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torch_ops._arguments import number
+from torch_ops._arguments import checks_types, number
 
 __all__ = ["index_add", "index_add_"]
 
@@ -39,6 +39,7 @@ _ops = torch.ops.gpuopt
 Mode = Literal["fast", "deterministic", "accurate"]
 
 
+@checks_types
 def index_add(
     input: Tensor,
     dim: int,
@@ -86,6 +87,7 @@ def index_add(
     return _ops.index_add.default(input, dim, index, source, alpha=alpha, mode=mode)
 
 
+@checks_types
 def index_add_(
     input: Tensor,
     dim: int,

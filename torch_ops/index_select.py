@@ -13,11 +13,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import checks_types
+
 __all__ = ["index_select"]
 
 _ops = torch.ops.gpuopt
 
 
+@checks_types
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """Returns the slices of ``input`` that ``index`` names along ``dim``, as :func:`torch.index_select`.
 

@@ -9,17 +9,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import checks_types
+
 __all__ = ["matmul"]
 
 _ops = torch.ops.gpuopt
 
 
+@checks_types
 def matmul(input: Tensor, other: Tensor, *, precision: str = "ieee") -> Tensor:
     """Product of two matrices, vectors or batches of matrices. Same semantics as :func:`torch.matmul`.
 
-    Gradients and tangents are computed in the precision of the call. That holds whatever
+    Gradients and tangents are computed in the precision of the call. On CUDA that holds whatever
     ``torch.backends.cuda.matmul.allow_tf32`` and :func:`torch.set_float32_matmul_precision` say. There is no
     ``precision="tf32"``, because PyTorch's switch for it belongs to the process and would change other threads.
+
+    On the CPU, float32 products follow PyTorch's switches, as :func:`torch.matmul` does. With
+    ``torch.set_float32_matmul_precision("medium")`` or ``torch.backends.mkldnn.matmul.fp32_precision = "bf16"``, oneDNN may
+    round operands to bfloat16. PyTorch has no switch for one call there.
 
     The 3xTF32 product differs from float32's in three ways:
 

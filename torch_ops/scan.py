@@ -19,11 +19,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import checks_types
+
 __all__ = ["cumsum", "cumsum_", "linear_recurrence"]
 
 _ops = torch.ops.gpuopt
 
 
+@checks_types
 def cumsum(
     input: Tensor,
     dim: int,
@@ -66,6 +69,7 @@ def cumsum(
     return _ops.cumsum.default(input, dim, dtype=dtype, reverse=reverse, exclusive=exclusive)
 
 
+@checks_types
 def cumsum_(
     input: Tensor, dim: int, *, dtype: torch.dtype | None = None, reverse: bool = False, exclusive: bool = False
 ) -> Tensor:
@@ -89,6 +93,7 @@ def cumsum_(
     return _ops.cumsum_.default(input, dim, dtype=dtype, reverse=reverse, exclusive=exclusive)
 
 
+@checks_types
 def linear_recurrence(
     a: Tensor,
     b: Tensor,

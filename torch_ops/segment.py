@@ -20,10 +20,13 @@ columns are the entries.
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from torch_ops._arguments import checks_types
 
 __all__ = ["group_by", "scatter_reduce", "scatter_softmax", "segment_expand", "segment_reduce", "segment_softmax"]
 
@@ -32,6 +35,7 @@ _ops = torch.ops.gpuopt
 Reduction = Literal["sum", "mean", "max", "min", "prod"]
 
 
+@checks_types
 def segment_reduce(data: Tensor, offsets: Tensor, reduce: Reduction = "sum", empty: float | None = None) -> Tensor:
     """Reduces the entries of each segment, as ``torch.segment_reduce(data, reduce, offsets=offsets)``.
 
@@ -41,8 +45,8 @@ def segment_reduce(data: Tensor, offsets: Tensor, reduce: Reduction = "sum", emp
         offsets: Where segments begin, of shape (segments + 1,) and dtype int32 or int64.
         reduce: ``"sum"``, ``"mean"``, ``"max"``, ``"min"`` or ``"prod"``. Of equal maxima the first one has the gradient. A NaN is
             the maximum and the minimum of its segment.
-        empty: The result of a segment without entries. Default: 1 for ``"prod"`` and 0 otherwise. (:func:`torch.segment_reduce` has
-            NaN for a mean and infinities for extrema.)
+        empty: The result of a segment without entries, a whole number for an integer dtype. Default: 1 for ``"prod"`` and 0
+            otherwise. (:func:`torch.segment_reduce` has NaN for a mean and infinities for extrema.)
 
     Returns:
         A tensor of shape (segments, ...) with the dtype of ``data``. Differentiable in ``data``, any number of times, in reverse and
@@ -57,6 +61,7 @@ def segment_reduce(data: Tensor, offsets: Tensor, reduce: Reduction = "sum", emp
     return _ops.segment_reduce.default(data, offsets, reduce, empty)
 
 
+@checks_types
 def segment_expand(rows: Tensor, offsets: Tensor, entries: int) -> Tensor:
     """Gives each entry the row of its segment: the gradient of a sum of segments, and ``gather_csr`` of torch_scatter.
 
@@ -77,6 +82,7 @@ def segment_expand(rows: Tensor, offsets: Tensor, entries: int) -> Tensor:
     return _ops.segment_expand.default(rows, offsets, entries)
 
 
+@checks_types
 def segment_softmax(src: Tensor, offsets: Tensor) -> Tensor:
     """Softmax over the entries of each segment: the attention weights of each node's edges.
 
@@ -98,6 +104,7 @@ def segment_softmax(src: Tensor, offsets: Tensor) -> Tensor:
     return _ops.segment_softmax.default(src, offsets)
 
 
+@checks_types
 def group_by(index: Tensor, bins: int, *, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
     """Groups entries by bin: a stable sort, and where each bin begins.
 
@@ -161,7 +168,8 @@ def _permuted(x: Tensor, perm: Tensor, inverse: Tensor) -> Tensor:
 def _grouped_product(src: Tensor, index: Tensor, ptr: Tensor, perm: Tensor, dim: int, reduce: str) -> Tensor:
     """Reduces the slices of each bin: a product with the matrix that has a row for each bin and an entry for each slice."""
     batch, features = src.shape[:dim], src.shape[dim + 1 :]
-    dense = src.reshape(batch.numel(), src.shape[dim], features.numel())
+    # torch.Size.numel() would make constants of symbolic sizes.
+    dense = src.reshape(math.prod(batch), src.shape[dim], math.prod(features))
     columns = torch.arange(perm.shape[0] + 1, dtype=perm.dtype, device=perm.device)
     places = _inverse(perm) if reduce in ("max", "min") else perm  # of a sum nothing reads them
     transpose = columns, index.to(perm.dtype), places
@@ -172,11 +180,12 @@ def _grouped_product(src: Tensor, index: Tensor, ptr: Tensor, perm: Tensor, dim:
 
 def _as_arg(arg: Tensor, perm: Tensor) -> Tensor:
     """Entry numbers of grouped entries as numbers of entries of the caller."""
-    if perm.numel() == 0:
-        return arg.long()
-    return torch.where(arg < 0, -1, perm[arg.clamp(min=0).long()].long())
+    # Bins without entries have entry -1, which becomes the first element. Indexing an empty tensor fails under torch.vmap.
+    numbers = torch.nn.functional.pad(perm, (1, 0), value=-1)
+    return _ops.index_select.default(numbers, 0, arg.flatten() + 1).reshape(arg.shape).long()
 
 
+@checks_types
 def scatter_reduce(
     src: Tensor,
     index: Tensor,
@@ -234,6 +243,7 @@ def scatter_reduce(
     return out.movedim(0, dim).contiguous()
 
 
+@checks_types
 def scatter_softmax(src: Tensor, index: Tensor, dim_size: int | None = None) -> Tensor:
     """Softmax over the entries of each bin. The first dimension of ``src`` has the entries.
 
@@ -261,6 +271,6 @@ def scatter_softmax(src: Tensor, index: Tensor, dim_size: int | None = None) -> 
         )
     ptr, perm = _ops.group_by.default(index, _bins(index, dim_size))
     inverse = _inverse(perm)
-    rows = src.reshape(src.shape[0], src.shape[1:].numel())
+    rows = src.reshape(src.shape[0], math.prod(src.shape[1:]))
     grouped = _ops.segment_softmax.default(_permuted(rows, perm, inverse), ptr)
     return _permuted(grouped, inverse, perm).reshape(src.shape)

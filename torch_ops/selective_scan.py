@@ -15,11 +15,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import checks_types
+
 __all__ = ["selective_scan", "selective_scan_update"]
 
 _ops = torch.ops.gpuopt
 
 
+@checks_types
 def selective_scan(
     u: Tensor,
     delta: Tensor,
@@ -69,6 +72,7 @@ def selective_scan(
     return (out, last_state) if return_last_state else out
 
 
+@checks_types
 def selective_scan_update(
     state: Tensor,
     x: Tensor,

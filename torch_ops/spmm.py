@@ -19,6 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import checks_types
 from torch_ops._tracing import is_eager
 from torch_ops.csr import CSR
 
@@ -43,11 +44,7 @@ def _transpose_of(csr: CSR, *dense: Tensor) -> tuple[Tensor | None, Tensor | Non
     return csr._other or (None, None, None)
 
 
-def _check_csr(op: str, csr: Any) -> None:
-    if not isinstance(csr, CSR):
-        raise TypeError(f"{op}: csr must be a sparse matrix: expected torch_ops.CSR, got {type(csr).__name__}")
-
-
+@checks_types
 def spmm(csr: CSR, dense: Tensor, reduce: Reduce = "sum", *, values: Tensor | None = None) -> Tensor:
     """Product of a sparse matrix and dense rows, or another reduction over the entries of each row.
 
@@ -59,7 +56,7 @@ def spmm(csr: CSR, dense: Tensor, reduce: Reduce = "sum", *, values: Tensor | No
             is (..., K, heads, N): each head has its own values. It is read without a copy if the innermost dimension has no
             gaps.
         reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A mean divides by the number of entries, whatever their values.
-            Of equal maxima the first counts, and NaN is the greatest and the least.
+            Of equal maxima the first counts, in the order of ``csr.index``. NaN is the greatest and the least.
         values: values in place of ``csr.values``, in the same order and of the dtype of ``dense``.
 
     Returns:
@@ -75,7 +72,6 @@ def spmm(csr: CSR, dense: Tensor, reduce: Reduce = "sum", *, values: Tensor | No
         RuntimeError: a shape does not fit, the dtypes of ``dense`` and the values differ, or the devices differ.
         NotImplementedError: the matrix itself differs between the examples of :func:`torch.vmap`.
     """
-    _check_csr("spmm", csr)
     values = csr._values if values is None else values
     heads = values is not None and values.dim() == 2
     if dense.dim() >= (3 if heads else 1):
@@ -86,6 +82,7 @@ def spmm(csr: CSR, dense: Tensor, reduce: Reduce = "sum", *, values: Tensor | No
     return _ops.spmm.default(ptr, index, entry, values, dense, reduce, t_ptr, t_index, t_entry)
 
 
+@checks_types
 def sddmm(csr: CSR, a: Tensor, b: Tensor) -> Tensor:
     """Products of the rows of two matrices at the entries of a sparse matrix: the elements of ``a @ b.mT`` at its entries.
 
@@ -107,7 +104,6 @@ def sddmm(csr: CSR, a: Tensor, b: Tensor) -> Tensor:
         RuntimeError: a shape does not fit, or the dtypes or devices differ.
         NotImplementedError: the matrix itself differs between the examples of :func:`torch.vmap`.
     """
-    _check_csr("sddmm", csr)
     if a.dim() > 0 and b.dim() > 0:
         _check_rows("sddmm", "a", a.shape[0], csr.shape[0], "rows", a.shape)
         _check_rows("sddmm", "b", b.shape[0], csr._columns, "columns", b.shape)

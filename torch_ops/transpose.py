@@ -10,11 +10,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import checks_types
+
 __all__ = ["transpose2d"]
 
 _ops = torch.ops.gpuopt
 
 
+@checks_types
 def transpose2d(input: Tensor) -> Tensor:
     """Exchanges the last two dimensions, in memory too: ``input.mT.contiguous()``, but always a copy.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import integer
 from torch_ops.csr import CSR
 
 __all__ = ["clustering_coefficients", "triangle_count"]
@@ -22,6 +23,8 @@ _MOST_VERTICES = 2**31 - 1
 
 def _edges_of(op: str, graph: CSR | Tensor, num_nodes: int | None) -> tuple[Tensor, Tensor, int]:
     """Both ends of each entry, and the number of vertices."""
+    if num_nodes is not None:
+        num_nodes = integer(op, "num_nodes", num_nodes)
     if isinstance(graph, CSR):
         rows, columns = graph.shape
         if rows != columns:
@@ -40,12 +43,8 @@ def _edges_of(op: str, graph: CSR | Tensor, num_nodes: int | None) -> tuple[Tens
     if num_nodes is None:
         if torch.compiler.is_compiling():
             raise ValueError(f"{op}: num_nodes must be given inside torch.compile: expected a number, got None")
-        num_nodes = int(graph.max()) + 1 if graph.numel() else 0
-    elif not hasattr(num_nodes, "__index__"):
-        raise TypeError(
-            f"{op}: num_nodes must be the size of the graph: expected an int, got {type(num_nodes).__name__}"
-        )
-    elif isinstance(num_nodes, int) and not 0 <= num_nodes <= _MOST_VERTICES:
+        num_nodes = max(int(graph.max()) + 1, 0) if graph.numel() else 0
+    if isinstance(num_nodes, int) and not 0 <= num_nodes <= _MOST_VERTICES:
         raise ValueError(
             f"{op}: num_nodes must be the size of the graph: expected 0 to {_MOST_VERTICES}, got {num_nodes}"
         )

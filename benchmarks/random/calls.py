@@ -1,4 +1,4 @@
-"""Random calls of every operator of ATen that torch_ops.override replaces, for benchmarks/random/override.py."""
+"""Random calls of every operator of ATen that torch_ops.override replaces, for benchmarks/random/override.py and near_range.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional as F
 
-from benchmarks.random.views import FLOATING, Draw, View
+from benchmarks.random.views import Draw, View
 from tests.cases.upsample import aten_cuda_windows_agree, axes_of
 
 aten = torch.ops.aten
@@ -414,6 +414,45 @@ def index_select(d: Draw) -> Call:
     return Call(f"index_select, dim {dim}", function, [x, index], repeatable=False)
 
 
+# ---------------------------------------------------------------- sparse matrices
+
+
+def _sparse(name: str) -> Callable[[Draw], Call]:
+    op = {"mm": torch.mm, "addmm": torch.addmm, "sampled_addmm": torch.sparse.sampled_addmm}[name]
+
+    def family(d: Draw) -> Call:
+        dtype = d.choice(d.floating)
+        rows, columns, features = d.size(1, 256), d.size(1, 256), d.size(1, 64)
+        entries = 0 if d.chance(0.1) else d.size(1, min(rows * columns, d.most // 2))
+        views = [d.index((entries,), rows), d.index((entries,), columns), d.operand((entries,), dtype)]
+        if name == "sampled_addmm":
+            views.append(d.operand((rows, features), dtype))
+        elif name == "addmm":
+            views.append(d.operand((rows, features) if d.chance(0.8) else (features,), dtype))
+        sizes = (features, columns) if name == "sampled_addmm" else (columns, features)
+        views.append(d.operand(sizes, dtype if d.chance(0.96) else d.dtype()))
+        beta, alpha = d.choice((0, 1, 0.5)), d.choice((1, -2, 2**-7))
+
+        def matrix(row, column, value):
+            """In layout CSR, with an entry for each cell that the indices name."""
+            cell = torch.unique(row.long() * columns + column.long())
+            ptr = F.pad(torch.bincount(cell // columns, minlength=rows).cumsum(0), (1, 0)).to(row.dtype)
+            of_cells = value.narrow(0, 0, len(cell))
+            return torch.sparse_csr_tensor(ptr, (cell % columns).to(row.dtype), of_cells, (rows, columns))
+
+        def call(a, row, column, value, *dense):
+            at = matrix(row, column, value)
+            if name == "mm":
+                return op(at, *dense)
+            factors = {"beta": a.number(beta), "alpha": a.number(alpha)}
+            return op(dense[0], at, dense[1], **factors) if name == "addmm" else op(at, *dense, **factors).values()
+
+        form = f"sparse {name}" if name == "mm" else f"sparse {name}, beta {beta}, alpha {alpha}"
+        return Call(f"{form}, ({rows}, {columns})", call, views)
+
+    return family
+
+
 # ---------------------------------------------------------------- convolutions
 
 
@@ -432,7 +471,7 @@ def convolution(d: Draw) -> Call:
     if transposed:
         length = max(1, length // stride)
     # oneDNN's kernels for half types read memory that is not theirs, or never return (torch 2.11).
-    dtype = d.choice((torch.float32, torch.float64) if d.device == "cpu" else FLOATING)
+    dtype = d.choice((torch.float32, torch.float64) if d.device == "cpu" else d.floating)
     shape = (groups * of_group, length + dilation * (taps - 1))
     weight = (groups * of_group, outputs, taps) if transposed else (groups * outputs, of_group, taps)
     views = [
@@ -471,6 +510,7 @@ FAMILIES: dict[str, Callable[[Draw], Call]] = {
     "embedding": embedding,
     "embedding_dense_backward": embedding_dense_backward,
     "index_select": index_select,
+    **{f"sparse {name}": _sparse(name) for name in ("mm", "addmm", "sampled_addmm")},
     "convolution": convolution,
     "dot": _dot("dot"),
     "vdot": _dot("vdot"),

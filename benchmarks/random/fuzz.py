@@ -4,8 +4,10 @@
     python -m benchmarks fuzz mul --calls 1000         a number of calls of one family
     python -m benchmarks fuzz mul --seed 17 --calls 1  one call again, as a failure prints it
     python -m benchmarks fuzz override --calls 1000    ATen's operators under torch_ops.override, see benchmarks/random/override.py
+    python -m benchmarks fuzz range --calls 1000       half types near the end of their range, see benchmarks/random/near_range.py
+    python -m benchmarks fuzz pointers --calls 1000    row pointers that nobody checked, see benchmarks/random/pointers.py
 
-Each call is checked five times. Values must be within a limit of a float64 result. Size, strides and dtype must be ATen's, and the
+Each call of a family of random problems is checked five times. Values must be within a limit of a float64 result. Size, strides and dtype must be ATen's, and the
 Meta kernel must predict them. Convolutions of channels-last signals have results with channels last, which ATen's do not. With poison around every operand, values must stay within the limit, and the poison unchanged. A second
 call must give the same bits, unless the operator adds atomically.
 """
@@ -13,6 +15,7 @@ call must give the same bits, unless the operator adds atomically.
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import time
 from collections.abc import Iterable, Iterator
@@ -27,6 +30,7 @@ from benchmarks.random import problems
 from benchmarks.random.views import GUARD, View
 from benchmarks.rooms import rooms
 
+MODES = {"override": "override", "range": "near_range", "pointers": "pointers"}  # modules with another main()
 ATOMIC = ("index_add",)  # families whose additions have no order
 # oneDNN's weight gradients in bfloat16 read and write memory that is not theirs (torch 2.11, a CPU with AVX512-BF16).
 WRONG_ON_CPU = [("conv1d backward", "bf16"), ("causal_conv1d backward", "bf16")]
@@ -130,9 +134,9 @@ def faults(family: str, call, case, device: str) -> Iterator[str]:
             yield f"operand {i}, or memory around it, has changed"
 
 
-def draw(family: str, seed: int):
+def draw(family: str, seed: int, of: type[problems.Draw] = SmallDraw):
     """The room and the case of a seed."""
-    problem = problems.FAMILIES[family](SmallDraw(f"{family} {seed}"))
+    problem = problems.FAMILIES[family](of(f"{family} {seed}"))
     return problem.room, problem.case(family, inductor=False)
 
 
@@ -179,10 +183,8 @@ def parse(
 
 
 def main(argv: list[str]) -> int:
-    if argv[:1] == ["override"]:
-        from benchmarks.random import override
-
-        return override.main(argv[1:])
+    if argv[:1] and argv[0] in MODES:
+        return importlib.import_module(f"benchmarks.random.{MODES[argv[0]]}").main(argv[1:])
     arguments = parse("fuzz", __doc__, argv, problems.FAMILIES)
     seeds = itertools.count(arguments.seed)
     if arguments.calls is not None:

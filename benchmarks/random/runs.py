@@ -1,13 +1,15 @@
-"""Runs of a random call, and comparisons of two runs, for benchmarks/random/override.py."""
+"""Runs of a random call, and comparisons of two runs, for benchmarks/random/override.py and near_range.py."""
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Iterator
 
 import torch
 
 from benchmarks.random.calls import Arithmetic, Call
+from benchmarks.random.views import Draw, View
 
 UNITS = 32  # roundings of the result's dtype that are always allowed: sums of up to 10^4 terms in another order
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -15,6 +17,8 @@ BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 class Run:
     """One run of a call on its own copies of the operands: results, gradients, or the exception."""
+
+    has_strides = True
 
     def __init__(
         self, call: Call, function: Callable, mode: Arithmetic, needs_grad: bool, grad: Callable | None = None
@@ -47,6 +51,35 @@ class Run:
     def outputs(self) -> tuple:
         return (*self.results, *self.gradients)
 
+    def rounded(self, like: Run) -> Run:
+        """This run with the dtypes of another one. Its strides tell nothing."""
+        made = copy.copy(self)
+        made.has_strides = False
+        made.results, made.gradients = (
+            tuple(t if t is None else t.to(other.dtype) for t, other in zip(mine, others))
+            for mine, others in ((self.results, like.results), (self.gradients, like.gradients))
+        )
+        return made
+
+
+class Gradient:
+    """The gradient of a call's result: a random view, with the same values for every run."""
+
+    def __init__(self, d: Draw):
+        self.view: View | None = None
+        self._draw = d
+
+    def of(self, mode: Arithmetic) -> Callable[[Run, torch.Tensor], torch.Tensor]:
+        """What gives the gradient to a run in this mode."""
+
+        def grad(run: Run, result: torch.Tensor) -> torch.Tensor:
+            if self.view is None:
+                self._draw.spoiled = -1
+                self.view = self._draw.operand(result.shape, result.dtype)
+            return mode.tensor(self.view, self.view.tensor(self.view.buffer))
+
+        return grad
+
 
 def is_fatal(error: Exception) -> bool:
     """Whether the CUDA context is lost."""
@@ -59,8 +92,8 @@ def is_fatal(error: Exception) -> bool:
     return False
 
 
-def metadata(t: torch.Tensor | None):
-    return None if t is None else (tuple(t.shape), t.stride(), t.dtype, t.is_conj(), t.is_neg())
+def metadata(t: torch.Tensor | None, has_strides: bool = True):
+    return t if t is None else (tuple(t.shape), t.stride() if has_strides else (), t.dtype, t.is_conj(), t.is_neg())
 
 
 def different_bits(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -101,8 +134,9 @@ def compared(checks: Checks, call: Call, want: Run, own: Run, references: tuple[
         yield f"{len(own.outputs)} results and gradients, ATen's {len(want.outputs)}"
     for k, (ours, theirs) in enumerate(zip(own.outputs, want.outputs)):
         what = "result" if k == 0 else f"gradient {k - 1}"
-        if metadata(ours) != metadata(theirs):
-            yield f"{what}: {metadata(ours)}, ATen's {metadata(theirs)}"
+        found, expected = (metadata(t, want.has_strides) for t in (ours, theirs))
+        if found != expected:
+            yield f"{what}: {found}, ATen's {expected}"
             continue
         if theirs is None or (call.other_gradient and (k > 0 or call.is_gradient)):
             continue

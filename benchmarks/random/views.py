@@ -17,7 +17,17 @@ from benchmarks.harness.operands import BF16, F16, F32
 
 GUARD = 256  # bytes at each end
 FLOATING = (F32, F32, F32, F32, BF16, BF16, BF16, F16, F16, torch.float64, torch.float64)
+# float32 holds sums of 2^14 products of two values of 2^56.
+RANGE_BITS = {F16: math.log2(60000), BF16: 56}
 OTHERS = (torch.int64, torch.int32, torch.bool, torch.complex64)
+
+
+def near_range(sizes: Sequence[int], dtype: torch.dtype, device: str) -> torch.Tensor:
+    """Random values of one magnitude, up to the largest ones of a half type. Half of such tensors have one sign."""
+    kinds = torch.rand(2).tolist()
+    values = 2 ** (kinds[0] * RANGE_BITS[dtype]) * (1 - 0.75 * torch.rand(sizes, dtype=F32, device=device))
+    signs = torch.randint(0, 2, sizes, device=device) if kinds[1] < 0.5 else int(kinds[1] < 0.75)
+    return (values * (1 - 2 * signs)).to(dtype)
 
 
 @dataclasses.dataclass
@@ -50,7 +60,9 @@ class View:
         self.buffer = torch.full((size,), 0xFF if floating else 0x55, dtype=torch.uint8, device=device)
         addresses = [1 if s == 0 else n for n, s in zip(self.sizes, self.strides)]
         inside = self.tensor(self.buffer, addresses)
-        if floating and values == "real":
+        if values == "range" and self.dtype in RANGE_BITS:
+            inside.copy_(near_range(addresses, self.dtype, device))
+        elif floating and values != "integer":
             parts = torch.view_as_real(inside.resolve_conj()) if self.dtype.is_complex else inside
             inside.copy_(
                 torch.view_as_complex(torch.randn_like(parts)) if self.dtype.is_complex else torch.randn_like(parts)
@@ -72,14 +84,18 @@ class View:
 
 
 class Draw(random.Random):
-    """Draws the parts of a call. One operand of a few calls is spoiled, so that ATen refuses most of them."""
+    """Draws the parts of a call. One operand of a few calls is spoiled, so that ATen refuses most of them. `kinds` are the values of
+    floating-point operands: "integer", "real", or "range" for near_range()."""
+
+    floating: tuple[torch.dtype, ...] = FLOATING
+    kinds: tuple[str, ...] = ("integer", "real")
 
     def __init__(self, seed: str, device: str):
         super().__init__(seed)
         self.device = device
         most = 20 if device != "cpu" and self.chance(0.04) else 16 if device != "cpu" else 12
         self.most = 1 << most
-        self.values = self.choice(("integer", "real"))
+        self.values = self.choice(self.kinds)
         self.spoiled = self.randrange(3) if self.chance(0.08) else -1
         self.views: list[View] = []
 
@@ -92,7 +108,7 @@ class Draw(random.Random):
         return max(least, size // 8 * 8) if size >= 8 and self.chance(0.5) else size
 
     def dtype(self, others: float = 0.12) -> torch.dtype:
-        return self.choice(OTHERS) if self.chance(others) else self.choice(FLOATING)
+        return self.choice(OTHERS) if self.chance(others) else self.choice(self.floating)
 
     def shape(self, least: int = 0, most: int = 8) -> tuple[int, ...]:
         """Most tensors have 1 to 4 dimensions. The number of elements is log-uniform."""

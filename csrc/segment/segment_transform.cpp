@@ -41,7 +41,7 @@ class Examples {
   Tensor numbers(const Tensor& x, const SymInt& entries) const {
     const Tensor own = rows(x, /*fill=*/-1);
     if (!folds_) return own;
-    const Tensor split = unfolded(own.to(at::kLong));
+    const Tensor split = unfolded(own.to(at::kLong), rows_of_example());
     return at::where(split.lt(0), -1, split.add(first_entries(split, entries))).flatten(0, 1);
   }
 
@@ -56,17 +56,17 @@ class Examples {
 
   SymInt entries_of_all(const SymInt& entries) const { return folds_ ? entries * count_ : entries; }
 
-  Tensor wrapped_entries(const Tensor& result) const {
+  Tensor wrapped_entries(const Tensor& result, const SymInt& entries) const {
     if (!folds_) return level_.wrap(result, 1);
-    return level_.wrap(unfolded(result), 0);
+    return level_.wrap(unfolded(result, entries), 0);
   }
   Tensor wrapped_rows(const Tensor& result) const {
     if (!folds_) return level_.wrap(result, 1);
-    return level_.wrap(without_last(unfolded(result)), 0);
+    return level_.wrap(without_last(unfolded(result, rows_of_example())), 0);
   }
   Tensor wrapped_numbers(const Tensor& result, const SymInt& entries, at::ScalarType dtype) const {
     if (!folds_) return level_.wrap(result, 1);
-    const Tensor all = without_last(unfolded(result));
+    const Tensor all = without_last(unfolded(result, rows_of_example()));
     return level_.wrap(at::where(all.lt(0), -1, all.sub(first_entries(all, entries))).to(dtype), 0);
   }
 
@@ -87,10 +87,12 @@ class Examples {
  private:
   // Examples that share the segments are features: the second dimension.
   Tensor beside(const Tensor& x) const { return level_.unwrap(x).in_front(count_).movedim(0, 1); }
-  // The operands of an example, in the second dimension.
-  Tensor unfolded(const Tensor& x) const {
-    return x.unflatten_symint(0, std::array<SymInt, 2>{count_, x.sym_size(0) / count_});
+  // The operands of an example, in the second dimension. There may be no examples.
+  Tensor unfolded(const Tensor& x, const SymInt& of_example) const {
+    return x.unflatten_symint(0, std::array<SymInt, 2>{count_, of_example});
   }
+  // The segments of an example in a folded call, with the one behind them.
+  SymInt rows_of_example() const { return offsets_.in_front(count_).sym_size(1); }
   static Tensor without_last(const Tensor& x) { return x.narrow_symint(1, 0, x.sym_size(1) - 1); }
   // The number of the first entry of each example, which broadcasts to `like`.
   Tensor first_entries(const Tensor& like, const SymInt& entries) const {
@@ -129,8 +131,10 @@ TensorPair reduce_arg_vmap(const SegmentReduceArg& op, const VmapLevel& level,
 Tensor expand_vmap(const SegmentExpand& op, const VmapLevel& level, const SymInt& count) {
   check(op);
   const Examples examples(level, op.offsets, count);
-  return examples.wrapped_entries(call(SegmentExpand{
-      examples.rows(op.rows), examples.offsets(op.entries), examples.entries_of_all(op.entries)}));
+  return examples.wrapped_entries(
+      call(SegmentExpand{examples.rows(op.rows), examples.offsets(op.entries),
+                         examples.entries_of_all(op.entries)}),
+      op.entries);
 }
 
 Tensor select_vmap(const SegmentSelect& op, const VmapLevel& level, const SymInt& count) {
@@ -138,7 +142,8 @@ Tensor select_vmap(const SegmentSelect& op, const VmapLevel& level, const SymInt
   const Examples examples(level, op.offsets, count);
   return examples.wrapped_entries(
       call(SegmentSelect{examples.rows(op.rows), examples.numbers(op.arg, op.entries),
-                         examples.offsets(op.entries), examples.entries_of_all(op.entries)}));
+                         examples.offsets(op.entries), examples.entries_of_all(op.entries)}),
+      op.entries);
 }
 
 Tensor softmax_vmap(const SegmentSoftmax& op, const VmapLevel& level, const SymInt& count) {
@@ -146,7 +151,7 @@ Tensor softmax_vmap(const SegmentSoftmax& op, const VmapLevel& level, const SymI
   const SymInt entries = op.src.sym_size(0);
   const Examples examples(level, op.offsets, count);
   const Tensor result = call(SegmentSoftmax{examples.entries(op.src), examples.offsets(entries)});
-  return examples.wrapped_entries(examples.masked(result, entries));
+  return examples.wrapped_entries(examples.masked(result, entries), entries);
 }
 
 Tensor softmax_backward_vmap(const SegmentSoftmaxBackward& op, const VmapLevel& level,
@@ -154,8 +159,10 @@ Tensor softmax_backward_vmap(const SegmentSoftmaxBackward& op, const VmapLevel& 
   check(op);
   const SymInt entries = op.result.sym_size(0);
   const Examples examples(level, op.offsets, count);
-  return examples.wrapped_entries(call(SegmentSoftmaxBackward{
-      examples.entries(op.grad), examples.entries(op.result), examples.offsets(entries)}));
+  return examples.wrapped_entries(
+      call(SegmentSoftmaxBackward{examples.entries(op.grad), examples.entries(op.result),
+                                  examples.offsets(entries)}),
+      entries);
 }
 
 // The bins of all examples lie behind each other.

@@ -151,7 +151,7 @@ def _aten_reduce(data, offsets, reduce="sum", empty=None):
         raise TypeError("real numbers")
     if not data.is_floating_point() and empty is not None:
         limits = torch.iinfo(data.dtype)
-        if not limits.min <= empty <= limits.max:
+        if not limits.min <= empty <= limits.max or empty != int(empty):
             raise ValueError("a number of the dtype")
     _check(data, offsets)
     with _without_autocast(data):
@@ -434,6 +434,7 @@ def _reduce_errors(device: str) -> Iterator[ErrorCase]:
         (torch.int32, math.inf, "inf"),
         (torch.uint8, -1.0, "-1"),
         (torch.int8, 128.0, "128"),
+        (torch.int64, 2.5, "2.5"),
     ):
         yield ErrorCase(f"empty of {dtype}", (x.to(dtype), _few_offsets(device), "max", empty), says=("empty", found))
 

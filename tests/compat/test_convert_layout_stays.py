@@ -38,6 +38,28 @@ def test_signals_that_leave_the_model_are_contiguous():
     torch.testing.assert_close(got["signals"], want["signals"])
 
 
+@pytest.mark.filterwarnings("ignore:.*(nested tensors|Sparse).*")
+def test_results_that_are_not_strided_are_returned_as_they_are():
+    class Returns(nn.Module):
+        def forward(self, results):
+            return results
+
+    x = torch.randn(2, 4, 8)
+    parts = [torch.randn(3, 4), torch.randn(5, 4)]
+    results = [
+        x.to_sparse_csr(),
+        x.to_sparse_csc(),
+        x.to_sparse_bsr((2, 2)),
+        x.to_sparse_bsc((2, 2)),
+        x.to_sparse(),
+        x.to_mkldnn(),
+        torch.nested.nested_tensor(parts),
+        torch.nested.nested_tensor(parts, layout=torch.jagged),
+    ]
+    got = torch_ops.convert(Returns(), layout="channels_last")(results)
+    assert all(a is b for a, b in zip(got, results, strict=True))
+
+
 @pytest.mark.parametrize("shape", [(3, 1, 3), (1, 1, 3), (3, 1, 1), (1, 6, 3)])
 def test_dimensions_of_size_1_have_the_strides_of_before(shape):
     theirs = nn.Sequential(nn.Conv1d(2, shape[1], 8 - shape[2]), nn.Identity())

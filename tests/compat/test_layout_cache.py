@@ -140,6 +140,10 @@ def test_foreign_and_damaged_files(old, new, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         layout_cache.load(path)
     assert len(layout_cache) == 0
+    for content in (b"\xff\xfe\x00", b"[" * 100_000):  # no text, and nested too deep for a recursion
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"layout_cache: {path} must be a file of layout_cache.save"):
+            layout_cache.load(path)
     with pytest.raises(OSError):
         layout_cache.load(tmp_path / "none.json")
 

@@ -314,6 +314,21 @@ def test_gathers_are_their_definition(device, name):
         assert torch_scatter.gather_coo(src, index, out.zero_()) is out and torch.equal(out, want)
 
 
+@each_device
+@pytest.mark.parametrize("shape, dim", [((3, 0), 0), ((0, 2), 0), ((2, 3, 0), 1), ((0, 3, 2), 1)])
+def test_nothing_is_gathered(device, shape, dim):
+    """The original gives no entries if there is no value, and does not write to ``out``."""
+    src = torch.zeros(shape, device=device, requires_grad=True)
+    indptr = torch.tensor([0, 2, 3, 5], device=device).expand(*shape[:dim], 4)
+    sizes = list(shape)
+    sizes[dim] = 0
+    got = torch_scatter.gather_csr(src, indptr)
+    assert list(got.shape) == sizes and got.requires_grad
+    sizes[dim] = 5
+    out = torch.ones(sizes, device=device)
+    assert torch_scatter.gather_csr(src, indptr, out) is out and out.eq(1).all()
+
+
 # ---------------------------------------------------------------- composite
 
 

@@ -269,7 +269,15 @@ def errors(mesh: DeviceMesh) -> None:
     def sharded(t: torch.Tensor, dim: int) -> DTensor:
         return distribute_tensor(t, mesh, [Shard(dim)])
 
-    refused(TypeError, "conv1d: expected a DTensor, got Tensor", distributed.conv1d, x, w, groups=4)
+    refused(
+        TypeError, "conv1d: input has a wrong type: expected DTensor, got Tensor", distributed.conv1d, x, w, groups=4
+    )
+    refused(
+        TypeError, "causal_conv1d: weight has a wrong type.* got list", distributed.causal_conv1d, sharded(x, 1), [w]
+    )
+    refused(TypeError, "cumsum: input has a wrong type.* got NoneType", distributed.cumsum, None, 0)
+    refused(TypeError, "linear_recurrence: b has a wrong type", distributed.linear_recurrence, sharded(x, 2), x, 2)
+    refused(TypeError, "spmm: csr .*expected CSR . ShardedCSR, got list", distributed.spmm, [x], sharded(x, 2))
     refused(ValueError, "input channels of one group are sharded", distributed.conv1d, sharded(x, 1), random(2, 4, 3))
     refused(
         ValueError,

@@ -1,4 +1,4 @@
-"""Matrices whose numbers nobody has checked: row pointers that descend or leave the entries, and places that no value has.
+"""Matrices whose numbers nobody has checked: row pointers that descend or leave the entries, and positions that no value has.
 
 Results are unspecified. Memory ends where the operands end, so that a kernel that leaves them ends the process.
 """

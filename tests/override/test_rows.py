@@ -528,7 +528,7 @@ def test_addresses_are_no_identities(device):
 
 @each_device
 def test_a_csc_matrix(device):
-    """Its rows are kept like those of the gradient of the CSR matrix with the same tensors."""
+    """Its rows are kept, as in the gradient of the CSR matrix with the same tensors."""
     a, x = sparse(device, torch.float32), rows(device, torch.float32, 5, 6)
     with counted() as calls, override(device):
         before = kept_and_made()[1]

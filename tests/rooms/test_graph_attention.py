@@ -310,7 +310,7 @@ def test_errors():
         lambda: torch_ops.graph_attention(query, key, value, "csr"),
         lambda: torch_ops.gat_attention(input, source, target, None),
     ):
-        with pytest.raises(TypeError, match="csr must be a sparse matrix: expected torch_ops.CSR, got"):
+        with pytest.raises(TypeError, match="csr has a wrong type: expected CSR, got"):
             call()
     for arguments, extra, message in wrong:
         with pytest.raises(ValueError) as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
 import torch_ops
 from benchmarks.random import override as fuzz_override
+from benchmarks.random import processes
 from benchmarks.random.calls import FAMILIES
 
 from ..support.overriding import nothing_is_left  # noqa: F401
@@ -19,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_random_calls(family, device):
     torch_ops.override_report(reset=True)
-    count, found = fuzz_override.run([family], range(2000, 2060), device, seconds=60)
+    count, found = fuzz_override.MODE.run([family], range(2000, 2060), device, seconds=60)
     report = torch_ops.override_report()
     assert count >= 30 and found == []
     assert report.taken >= 5, report
@@ -138,19 +141,15 @@ def test_processes(capfd):
     assert capfd.readouterr().out.rstrip().endswith("10 calls on cpu, 0 faults")
 
 
-def test_a_call_that_ends_its_process_is_named(capfd, monkeypatch):
+def test_a_call_that_ends_its_process_is_named(capfd):
     """The parent prints the command of the call in which a process ended."""
-    monkeypatch.setattr(fuzz_override, "work", ends)
-    assert fuzz_override.main(["dot", "--calls", "1", "--device", "cpu"]) == 1
+    mode = dataclasses.replace(fuzz_override.MODE, draw=lost)
+    assert mode.main("", ["dot", "--calls", "1", "--device", "cpu"]) == 1
     out = capfd.readouterr().out
-    assert "exit code 3" in out and fuzz_override.command("dot", 0) in out
+    assert "exit code 3" in out and mode.command("dot", 0) in out
 
 
-def ends(families, seeds, device, seconds, current, answer):
-    """A worker whose first call loses the CUDA context."""
-
-    def lost(family, seed, device):
-        raise RuntimeError("CUDA error: misaligned address")
-
-    fuzz_override.draw, fuzz_override.is_fatal = lost, lambda error: True
-    fuzz_override.run(families, seeds, device, seconds, lambda text: setattr(current, "value", text.encode()))
+def lost(family, seed, device):
+    """Loses the CUDA context of a process."""
+    processes.is_fatal = lambda error: True
+    raise RuntimeError("CUDA error: misaligned address")

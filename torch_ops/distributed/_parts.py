@@ -21,8 +21,6 @@ class Parts:
     """
 
     def __init__(self, op: str, input: DTensor, axes: str) -> None:
-        if not isinstance(input, DTensor):
-            raise TypeError(f"{op}: expected a DTensor, got {type(input).__name__}")
         self.op, self.mesh = op, input.device_mesh
         self.sharded: list[str | None] = []
         for placement in input.placements:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Shard
 
+from torch_ops._arguments import checks_types
 from torch_ops.distributed._exchange import Line, Range, window
 from torch_ops.distributed._parts import Parts
 
@@ -95,6 +96,7 @@ def _inside(wanted: Range, size: int) -> Range:
     return first, max(first, min(wanted[1], size))
 
 
+@checks_types
 def conv1d(
     input: DTensor,
     weight: Tensor,
@@ -149,6 +151,7 @@ def conv1d(
     return parts.whole(out, results, (*input.shape[:-2], weight.shape[0], outputs))
 
 
+@checks_types
 def causal_conv1d(
     input: DTensor, weight: Tensor, bias: Tensor | None = None, activation: Activation | None = "none"
 ) -> DTensor:
@@ -167,6 +170,7 @@ def causal_conv1d(
     return conv1d(input, weight.unsqueeze(1), bias, 1, (taps - 1, 0), 1, input.shape[-2], activation or "none")
 
 
+@checks_types
 def conv_transpose1d(
     input: DTensor,
     weight: Tensor,

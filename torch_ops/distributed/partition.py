@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from torch_ops._arguments import integer
 from torch_ops.csr import CSR
 from torch_ops.distributed import _partition_file
 from torch_ops.distributed._deal import Block, Deal, choose_buckets
@@ -104,17 +105,19 @@ def _device_of(graph: Slices) -> torch.device:
 
 def _vertices_of(graph: Slices, num_nodes: int | None) -> int:
     """The number of vertices that a rank knows of."""
+    if not isinstance(graph, (CSR, Tensor, Iterable)):
+        raise TypeError(f"partition: graph must be edge lists or torch_ops.CSR, got {type(graph).__name__}")
     if num_nodes is not None:
-        if not 0 <= num_nodes <= LARGEST:
-            raise ValueError(
-                f"partition: num_nodes must be the size of the graph: expected 0 to {LARGEST}, got {num_nodes}"
-            )
-        return num_nodes
-    if isinstance(graph, CSR):
-        return max(graph.shape)
-    if isinstance(graph, Tensor):
-        return int(graph.max()) + 1 if graph.numel() else 0
-    raise ValueError("partition: num_nodes must be given with an iterable of slices: expected a number, got None")
+        vertices = integer("partition", "num_nodes", num_nodes)
+    elif isinstance(graph, CSR):
+        vertices = max(graph.shape)
+    elif isinstance(graph, Tensor):
+        vertices = max(int(graph.max()) + 1, 0) if graph.numel() else 0
+    else:
+        raise ValueError("partition: num_nodes must be given with an iterable of slices: expected a number, got None")
+    if not 0 <= vertices <= LARGEST:
+        raise ValueError(f"partition: num_nodes must be the size of the graph: expected 0 to {LARGEST}, got {vertices}")
+    return vertices
 
 
 def _lists(graph: Slices) -> Iterator[Tensor]:
@@ -286,7 +289,8 @@ def partition(
     peers.agree(num_nodes=num_nodes, buckets=buckets)
     peers.together(lambda: peers.wire(device))
     num_nodes = max(peers.gather(peers.together(lambda: _vertices_of(graph, num_nodes))))
-    deal = Deal(choose_buckets(peers.ranks) if buckets is None else buckets, peers.ranks)
+    buckets = choose_buckets(peers.ranks) if buckets is None else integer("partition", "buckets", buckets)
+    deal = Deal(buckets, peers.ranks)
     if not all(deal.pairs):
         raise ValueError(
             f"partition: every rank must have a pair of buckets: expected {choose_buckets(peers.ranks)} buckets, got {buckets}"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from torch_ops._arguments import checks_types
 from torch_ops.distributed._exchange import Line, gathered, once
 from torch_ops.distributed._parts import Parts, axis_names
 
@@ -45,6 +46,7 @@ def _order(line: Line, reverse: bool) -> list[int]:
 # ---------------------------------------------------------------- sums
 
 
+@checks_types
 def cumsum(
     input: DTensor, dim: int, *, dtype: torch.dtype | None = None, reverse: bool = False, exclusive: bool = False
 ) -> DTensor:
@@ -85,6 +87,7 @@ def cumsum(
 # ---------------------------------------------------------------- recurrences
 
 
+@checks_types
 def linear_recurrence(
     a: DTensor, b: DTensor, dim: int, initial: Tensor | None = None, reverse: bool = False
 ) -> DTensor:
@@ -162,6 +165,7 @@ def _from_state(state: Tensor, dt: Tensor, A: Tensor, C: Tensor, z: Tensor | Non
     return out[..., n:]
 
 
+@checks_types
 def selective_scan(
     u: DTensor,
     delta: DTensor,

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
+from torch_ops._arguments import checks_types
 from torch_ops.csr import CSR
 from torch_ops.distributed._exchange import Line, rows_of_others
 from torch_ops.distributed._parts import Parts
@@ -73,6 +74,7 @@ class ShardedCSR:
         return sum(self.come) - self.come[self.line.rank]
 
 
+@checks_types
 def spmm(csr: CSR | ShardedCSR, dense: DTensor, reduce: Reduce = "sum", *, values: Tensor | None = None) -> DTensor:
     """:func:`torch_ops.spmm` of sharded dense rows.
 

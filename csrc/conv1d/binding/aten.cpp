@@ -97,12 +97,11 @@ Tensor convolution(const ForwardCall& call, const Sizes& sizes) {
     OptionalTensor bias;
     if (is_given(call.bias)) bias = call.bias->to(computed);
     const Tensor input = padded.value.to(computed), weight = call.weight.to(computed);
-    const Tensor result =
-        sizes.transposed ? at::conv_transpose1d(input, weight, bias, sizes.stride, padded.padding,
-                                                sizes.output_padding, sizes.groups, sizes.dilation)
-                         : at::conv1d(input, weight, bias, sizes.stride, padded.padding,
-                                      sizes.dilation, sizes.groups);
-    return result.to(call.input.scalar_type());
+    return sizes.transposed
+               ? at::conv_transpose1d(input, weight, bias, sizes.stride, padded.padding,
+                                      sizes.output_padding, sizes.groups, sizes.dilation)
+               : at::conv1d(input, weight, bias, sizes.stride, padded.padding, sizes.dilation,
+                            sizes.groups);
   }
   return at::convolution(as_image(padded.value, sizes), contiguous(call.weight).unsqueeze(2),
                          call.bias, {1, sizes.stride}, {0, padded.padding}, {1, sizes.dilation},
@@ -175,6 +174,7 @@ Tensor aten_forward(const ForwardCall& call, const Sizes& sizes) {
   return call_aten(call.op, call.input, [&] {
     Tensor result = convolution(call, sizes);
     activate(result, call.activation);
+    result = result.to(call.input.scalar_type());  // from what is computed in on the CPU
     return in_layout(result, sizes, sizes.out_channels, sizes.out_size);
   });
 }

@@ -91,11 +91,27 @@ Outputs scan_vmap(const SelectiveScan& op) {
   return scan_by_aten(op);  // ATen's operators have batching rules
 }
 
+// The state is written, so each example must have its own.
+Tensor update_vmap(const SelectiveScanUpdate& op) {
+  {
+    const VmapLevel level;
+    bool is_mapped = false;
+    for_each_tensor(op, [&](const Tensor& tensor) {
+      is_mapped = is_mapped || level.unwrap(tensor).batch_dim.has_value();
+    });
+    TORCH_CHECK(!is_mapped || level.unwrap(op.state).batch_dim.has_value(),
+                name_of<SelectiveScanUpdate>(),
+                ": state must be batched by torch.vmap when another argument is: expected a state "
+                "that vmap maps over, got one shared by all examples");
+  }
+  return update_checked(op);
+}
+
 // The gradients of the weights differ from example to example, so the examples can't be folded.
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
   impl<SelectiveScan, scan_vmap>(m);
   impl<SelectiveScanBackward, backward_checked>(m);
-  impl<SelectiveScanUpdate, update_checked>(m);
+  impl<SelectiveScanUpdate, update_vmap>(m);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchDynamicLayerFrontMode, m) {

@@ -68,16 +68,25 @@ bool is_fused(const Op& op) {
   return heads_are_vectors(key, size(op.value, 2), to_dtype(name_of<Op>(), op.value.scalar_type()));
 }
 
-// The formulas of attention in differentiable operators. What is undefined is not given.
+// The formulas of attention in differentiable operators. What is undefined is not given. Scores and
+// weights of half types are computed in float32.
 struct AttentionFormula {
   Sparse a, transpose;
   Tensor left, right, value, bias;
   double factor;
 
-  Tensor out() const { return product(a, in_value_order(weights(scores())), value, transpose); }
+  Tensor out() const {
+    if (is_half()) return wide().out().to(value.scalar_type());
+    return product(a, in_value_order(weights(scores())), value, transpose);
+  }
 
   // The results of GraphAttentionBackward.
   GraphAttentionBackward::Result of_rows(const Tensor& grad) const {
+    if (is_half()) {
+      const auto dtype = value.scalar_type();
+      const auto [left_grad, weight, score_grad] = wide().of_rows(grad.to(at::kFloat));
+      return {left_grad.to(dtype), weight.to(dtype), score_grad.to(dtype)};
+    }
     const Tensor score = scores(), weight = weights(score);
     const Tensor weight_grad = in_row_order(products(grad, value));
     Tensor score_grad =
@@ -100,6 +109,11 @@ struct AttentionFormula {
   }
 
  private:
+  bool is_half() const { return at::isReducedFloatingType(value.scalar_type()); }
+  AttentionFormula wide() const {
+    const auto to_float = [](const Tensor& x) { return x.defined() ? x.to(at::kFloat) : x; };
+    return {a, transpose, to_float(left), to_float(right), to_float(value), to_float(bias), factor};
+  }
   // For each entry and head, in the order of values: the products of two rows.
   Tensor products(const Tensor& of_row, const Tensor& of_column) const {
     return call(Sddmm{a.ptr, a.index, if_defined(a.entry), of_row, of_column, /*heads=*/true,

@@ -129,7 +129,7 @@ struct Transpose {
 
 // The transpose of a matrix that is multiplied again and again. `kept` is a vector of the dtype of
 // ptr, zero at first: a Fingerprint of spmm_transpose.h, then t_ptr, t_index and t_entry. They are
-// made anew if the numbers in ptr and index are not those of the last call.
+// made anew if ptr and index hold other numbers than in the last call.
 struct TransposeKept {
   using Result = Tensor&;
   static constexpr std::string_view kSchema =
@@ -139,7 +139,7 @@ struct TransposeKept {
   int64_t columns;
 };
 
-// Refuses integers that are not those of the first call with `state`, a Fingerprint as int64
+// Refuses other numbers than in the first call with `state`, which is a Fingerprint as int64
 // numbers, zero at first. On CUDA a device-side assertion fails.
 struct SameNumbers {
   using Result = Tensor&;

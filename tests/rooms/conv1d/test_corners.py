@@ -282,7 +282,7 @@ def test_refusals_name_the_argument(device):
     for error, message, call in (
         (RuntimeError, "conv1d: input's dtype is not implemented.*got Bool", lambda: torch_ops.conv1d(x.bool(), w.bool())),
         (RuntimeError, "weight must have taps", lambda: torch_ops.conv1d(x, w[..., :0], padding="same")),
-        (RuntimeError, "input must be a tensor, got None", lambda: torch_ops.conv1d(None, w)),
+        (RuntimeError, "input must be a tensor, got None", lambda: torch.ops.gpuopt.conv1d.default(None, w)),
         (NotImplementedError, "the dtype of a and v is not implemented.*Float8", lambda: torch_ops.convolve(float8, float8)),
         (
             RuntimeError,

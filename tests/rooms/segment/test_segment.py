@@ -268,6 +268,20 @@ def test_scattered_examples(device, reduce):
 
 
 @each_device
+@pytest.mark.parametrize("shape", [(2, 0, 3), (2, 3, 0), (2, 0, 0)], ids=str)
+@pytest.mark.parametrize("own_index", [False, True])
+def test_entries_of_examples_without_elements(device, shape, own_index):
+    src, index = torch.zeros(shape, device=device), torch.zeros(shape[:2], dtype=torch.int64, device=device)
+    dims = (0, 0) if own_index else (0, None)
+    got = torch.vmap(lambda x, i: torch_ops.scatter_reduce(x, i, 0, 4, "max", True), in_dims=dims)(
+        src, index if own_index else index[0]
+    )
+    want = torch_ops.scatter_reduce(src[0], index[0], 0, 4, "max", True)
+    for ours, one in zip(got, want, strict=True):
+        assert ours.dtype == one.dtype and torch.equal(ours, torch.stack([one, one]))
+
+
+@each_device
 def test_scattered_integers(device):
     src = torch.tensor([[5, 1], [2, 2], [-8, 7]], device=device)
     index = torch.tensor([1, 0, 1], device=device)
@@ -311,6 +325,30 @@ def test_nothing_is_scattered(device):
     values, arg = torch_ops.scatter_reduce(nothing, index, 0, 2, "min", return_arg=True)
     assert not values.any() and (arg == -1).all()
     assert torch_ops.scatter_softmax(nothing, index, 2).shape == (0, 3)
+
+
+class _Scatters(torch.nn.Module):
+    def forward(self, src, index, nodes):
+        bins = nodes.shape[0]
+        results = [torch_ops.scatter_reduce(src, index, 0, bins, reduce) for reduce in ("sum", "mean", "max", "mul")]
+        results.append(torch_ops.scatter_reduce(src.movedim(0, 1), index, 1, bins))
+        results += torch_ops.scatter_reduce(src.flatten(1), index, 0, bins, "min", return_arg=True)
+        return [*results, torch_ops.scatter_softmax(src, index, bins)]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_scatters_export_with_sizes_that_change(strict):
+    def arguments(bins, entries, heads, features):
+        return torch.randn(entries, heads, features), torch.randint(bins, (entries,)), torch.empty(bins)
+
+    bins, entries, heads, features = (torch.export.Dim(name, max=2**20) for name in ("b", "e", "h", "f"))
+    shapes = {"src": {0: entries, 1: heads, 2: features}, "index": {0: entries}, "nodes": {0: bins}}
+    example = arguments(5, 7, 3, 4)
+    exported = torch.export.export(_Scatters(), example, dynamic_shapes=shapes, strict=strict).module()
+    for sizes in ((5, 7, 3, 4), (3, 20, 2, 9), (30, 4, 8, 2)):
+        call = arguments(*sizes)
+        for got, want in zip(exported(*call), _Scatters()(*call), strict=True):
+            torch.testing.assert_close(got, want)
 
 
 @each_device
@@ -385,3 +423,34 @@ def test_deterministic_mode_allows_all(device):
         results = [torch_ops.scatter_reduce(src, index, 0, 6, r) for r in ("sum", "mean", "max", "min", "mul")]
         torch.stack([*results, torch_ops.scatter_softmax(src, index, 6)[:6]]).pow(2).sum().backward()
     assert src.grad.isfinite().all()
+
+
+@each_device
+def test_vmap_over_no_examples(device):
+    """Each example has segments of its own, and there is none."""
+    x, offsets = torch.randn(0, 6, 3, device=device), torch.zeros(0, 3, device=device, dtype=torch.long)
+    index = torch.zeros(0, 6, device=device, dtype=torch.long)
+    for call, of, shape in (
+        (torch_ops.segment_reduce, (x, offsets), (0, 2, 3)),
+        (lambda a, o: torch_ops.segment_reduce(a, o, "max"), (x, offsets), (0, 2, 3)),
+        (torch_ops.segment_softmax, (x, offsets), (0, 6, 3)),
+        (lambda a, o: torch_ops.segment_expand(a, o, 6), (x[:, :2], offsets), (0, 6, 3)),
+        (lambda a, i: torch_ops.scatter_reduce(a, i, 0, 4), (x, index), (0, 4, 3)),
+        (lambda a, i: torch_ops.scatter_reduce(a, i, 0, 4, "max", True)[1], (x, index), (0, 4, 3)),
+        (lambda a, i: torch_ops.scatter_softmax(a, i, 4), (x, index), (0, 6, 3)),
+    ):
+        assert torch.vmap(call)(*of).shape == shape
+
+
+@each_device
+def test_softmax_of_an_infinity(device):
+    inf = float("inf")
+    x = torch.tensor([1, inf, 2, -inf, 0, -inf, -inf, inf, inf], device=device)
+    offsets = torch.tensor([0, 2, 5, 7, 9], device=device)
+    want = torch.cat([part.softmax(0) for part in x.split([2, 3, 2, 2])])
+    for dtype in (torch.float32, torch.float16, torch.float64):
+        for columns in (1, 3, 40):
+            given = x.to(dtype)[:, None].expand(9, columns)
+            torch.testing.assert_close(
+                torch_ops.segment_softmax(given, offsets), want.to(dtype)[:, None].expand(9, columns), equal_nan=True
+            )

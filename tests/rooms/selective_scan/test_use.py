@@ -112,3 +112,12 @@ def test_the_update_refuses(device):
         error = raised_by(torch_ops.selective_scan_update, written, x, *rest[1:], z=z)
         assert isinstance(error, RuntimeError) and "state must" in str(error), error
         assert torch.equal(whole, before) and whole._version == version
+
+
+def test_vmap_of_a_state_that_all_examples_share():
+    """Each example would write to it."""
+    state, rest = torch.zeros(2, 4, 3), (torch.randn(2, 4), torch.randn(4, 3), torch.randn(2, 3), torch.randn(2, 3))
+    update = torch.vmap(lambda x: torch_ops.selective_scan_update(state, x, *rest))
+    with pytest.raises(RuntimeError, match="selective_scan_update: state must be batched by torch.vmap"):
+        update(torch.randn(5, 2, 4))
+    assert not state.any()

@@ -6,6 +6,7 @@ import copy
 import io
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
@@ -259,6 +260,7 @@ def test_copies():
 
 _PTR, _INDEX = torch.tensor([0, 2, 2, 3]), torch.tensor([1, 0, 3])
 _CSR = CSR(_PTR, _INDEX, torch.ones(3), (3, 4))
+_MOST = torch.full((3,), 2**63 - 1)
 ERRORS = {
     "ptr no tensor": (lambda: CSR([0, 1], _INDEX), TypeError, "ptr must be a tensor.*got list"),
     "float ptr": (lambda: CSR(_PTR.float(), _INDEX), TypeError, "ptr must be int32 or int64.*float32"),
@@ -277,7 +279,13 @@ ERRORS = {
     "values a number": (lambda: CSR(_PTR, _INDEX, 1.0), TypeError, "values must be a tensor.*float"),
     "values elsewhere": (lambda: CSR(_PTR, _INDEX, torch.ones(3, device="meta")), ValueError, "values.*meta"),
     "index elsewhere": (lambda: CSR(_PTR, _INDEX.to("meta")), ValueError, "index must be on the device.*meta"),
-    "shape of floats": (lambda: CSR(_PTR, _INDEX, shape=(3, 4.0)), ValueError, "expected two integers"),
+    "shape of floats": (lambda: CSR(_PTR, _INDEX, shape=(3, 4.0)), TypeError, "shape must be an integer.*got 4.0"),
+    "a number as shape": (lambda: CSR(_PTR, _INDEX, shape=3), TypeError, "shape must be .rows, columns.*got int"),
+    "columns beyond int64": (lambda: CSR(_PTR, _MOST), ValueError, f"index must name columns.*got {2**63 - 1}"),
+    "unchecked columns": (lambda: CSR(_PTR, _MOST, check=False), ValueError, f"index must name columns.*got {2**63 - 1}"),
+    "rows beyond int64": (lambda: CSR.from_coo(_MOST, _INDEX), ValueError, f"row must name rows.*got {2**63 - 1}"),
+    "nodes beyond int64": (lambda: CSR.from_edge_index(_MOST.expand(2, 3)), ValueError, f"edge_index must.*got {2**63 - 1}"),
+    "shape beyond int64": (lambda: CSR(_PTR, _INDEX, shape=(3, 2**63)), ValueError, f"shape must not exceed.*{2**63}"),
     "shape of one": (lambda: CSR(_PTR, _INDEX, shape=(3,)), ValueError, "shape must be .rows, columns."),
     "negative shape": (lambda: CSR(_PTR, _INDEX, shape=(3, -1)), ValueError, "shape must not be negative"),
     "short entry": (lambda: CSR(_PTR, _INDEX, entry=_PTR[:2]), ValueError, "entry.*expected 3, got 2"),
@@ -288,13 +296,15 @@ ERRORS = {
     "row too large": (lambda: CSR.from_coo(_INDEX, _INDEX, shape=(3, 4)), ValueError, "row must name rows.*got 3"),
     "negative row": (lambda: CSR.from_coo(_INDEX - 1, _INDEX), ValueError, "row.*got -1"),
     "edges (3, 2)": (lambda: CSR.from_edge_index(torch.ones(3, 2).long()), ValueError, r"edge_index.*\(3, 2\)"),
+    "negative edges": (lambda: CSR.from_edge_index(-torch.ones(2, 3).long()), ValueError, "edge_index must.*got -1"),
+    "nodes a float": (lambda: CSR.from_edge_index(_PTR.expand(2, 4), num_nodes=4.0), TypeError, "num_nodes.*got 4.0"),
     "float edges": (lambda: CSR.from_edge_index(torch.ones(2, 3)), TypeError, "edge_index must be int32 or int64"),
     "few nodes": (lambda: CSR.from_edge_index(torch.ones(2, 3).long(), num_nodes=1), ValueError, "got 1"),
     "two sizes": (lambda: CSR.from_edge_index(torch.ones(2, 3).long(), num_nodes=2, size=(2, 2)), ValueError, "one of"),
     "dense tensor": (lambda: CSR.from_torch(torch.eye(2)), ValueError, "tensor must be a sparse matrix.*strided"),
     "no tensor": (lambda: CSR.from_torch([1]), TypeError, "tensor must be a sparse tensor.*list"),
     "with_values": (lambda: _CSR.with_values(torch.ones(4)), ValueError, r"values.*expected 3.*\(4,\)"),
-    "spmm of a tensor": (lambda: spmm(torch.eye(2), torch.eye(2)), TypeError, "csr must be a sparse matrix.*Tensor"),
+    "spmm of a tensor": (lambda: spmm(torch.eye(2), torch.eye(2)), TypeError, "spmm: csr.*expected CSR, got Tensor"),
     "other columns": (lambda: _CSR @ torch.ones(3, 2), RuntimeError, r"spmm: dense.*expected 4, got 3.*\(3, 2\)"),
     "vector of columns": (lambda: _CSR @ torch.ones(5), RuntimeError, "spmm: dense.*expected 4, got 5"),
     "0-d dense": (lambda: _CSR @ torch.ones(()), RuntimeError, "spmm: dense"),
@@ -311,6 +321,15 @@ def test_errors(name):
     function, kind, message = ERRORS[name]
     with pytest.raises(kind, match=message):
         function()
+
+
+def test_numbers_of_other_types():
+    """Objects with ``__index__`` are integers."""
+    edges = torch.tensor([[0, 1], [1, 2]])
+    for three in (np.int64(3), np.uint8(3), torch.tensor(3)):
+        assert CSR.from_edge_index(edges, num_nodes=three).shape == (3, 3)
+        assert CSR.from_edge_index(edges, size=(three, 4)).shape == (4, 3)
+        assert torch_ops.triangle_count(edges, num_nodes=three) == 0
 
 
 def test_unchecked():
@@ -622,6 +641,35 @@ def test_export(dynamic, strict):
         torch.testing.assert_close(got["scores"].values, want["scores"].values)
 
 
+class _Made(torch.nn.Module):
+    """Makes its matrices of plain tensors."""
+
+    def forward(self, ptr, index, row, x):
+        shape = ptr.shape[0] - 1, x.shape[0]
+        return spmm(CSR(ptr, index, shape=shape), x, "max"), spmm(CSR.from_coo(row, index, shape=shape), x)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("rows, columns", [(5, 4), (4, 6)])
+def test_export_of_matrices_that_are_made_inside(rows, columns, strict):
+    """No size is compared with another one: a program that was exported for a tall matrix computes wide ones."""
+
+    def arguments(rows, columns, entries, features):
+        row = torch.randint(rows, (entries,)).sort().values
+        ptr = torch.searchsorted(row, torch.arange(rows + 1))
+        return ptr, torch.randint(columns, (entries,)), row, torch.randn(columns, features)
+
+    entries, columns_, features = (torch.export.Dim(name, max=2**20) for name in ("entries", "columns", "features"))
+    pointers = torch.export.Dim("pointers", min=3, max=2**20)
+    shapes = {"ptr": {0: pointers}, "index": {0: entries}, "row": {0: entries}, "x": {0: columns_, 1: features}}
+    example = arguments(rows, columns, 7, 3)
+    exported = torch.export.export(_Made(), example, dynamic_shapes=shapes, strict=strict).module()
+    for sizes in ((3, 9, 5, 2), (9, 3, 20, 6), (4, 4, 30, 4), (30, 40, 10, 8)):
+        call = arguments(*sizes)
+        for got, want in zip(exported(*call), _Made()(*call), strict=True):
+            torch.testing.assert_close(got, want)
+
+
 # ---------------------------------------------------------------- autocast
 
 
@@ -634,6 +682,37 @@ def test_autocast(device):
         half = csr @ x.bfloat16()
     assert result.dtype == scores.dtype == torch.bfloat16 and torch.equal(result, half)
     assert torch.autograd.grad(result.sum(), x)[0].dtype == torch.float32
+
+
+@each_device
+def test_later_writes_to_the_integers_change_nothing(device):
+    for dtype in (torch.int32, torch.int64):
+        ptr, index, row = (torch.tensor(n, dtype=dtype, device=device) for n in ([0, 2, 3], [0, 2, 1], [0, 0, 1]))
+        made = [CSR(ptr, index, shape=(2, 3), dtype=dtype), CSR.from_coo(row, index, shape=(2, 3), dtype=dtype)]
+        for written in (ptr, index, row):
+            written.zero_()
+        for csr in made:
+            assert csr.ptr.tolist() == [0, 2, 3] and csr.index.tolist() == [0, 2, 1]
+
+
+@pytest.mark.gpu
+def test_a_transpose_that_is_made_on_another_stream():
+    """The first use waits for the sort, which waits for work before it, and the memory stays until the use has ended."""
+    edges, x = _edges(5000, 5000, 200_000, device="cuda"), torch.randn(5000, 64, device="cuda")
+    want = CSR.from_edge_index(edges, size=(5000, 5000)).cache_transpose().t() @ x
+    side, busy = torch.cuda.Stream(), torch.empty(2**26, device="cuda")
+    for _ in range(5):
+        csr = CSR.from_edge_index(edges, size=(5000, 5000))
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            for _ in range(20):
+                busy.normal_()
+            csr.cache_transpose()
+        got = csr.t() @ x
+        del csr
+        trash = [torch.full((200_000,), -1, dtype=torch.int32, device="cuda") for _ in range(4)]
+        assert torch.equal(got, want)
+        del trash
 
 
 def test_public_names():

@@ -200,6 +200,10 @@ def disagreements(rank: int, group, pair) -> dict[str, Any]:
         "second list": lambda: partition([own, own.mT] if first else [own], num_nodes=vertices),
         "unknown vertices": lambda: partition([own]),
         "too many vertices": lambda: partition(own, num_nodes=2**31),
+        "too large a vertex": lambda: partition(own + 2**31 if first else own),
+        "half a vertex": lambda: partition(own, num_nodes=2.5),
+        "half a bucket": lambda: partition(own, num_nodes=vertices, buckets=2.5),
+        "no graph": lambda: partition(None if first else own, num_nodes=vertices, device="cpu"),
     }
     found = {name: caught(call) for name, call in calls.items()}
     if rank < 2:

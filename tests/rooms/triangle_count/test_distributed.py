@@ -260,6 +260,10 @@ DISAGREEMENTS = {
     "second list": ("ValueError", r"an edge list must be \(2, edges\): expected 2 rows, got shape", "RankError"),
     "unknown vertices": ("ValueError", r"num_nodes must be given with an iterable of slices", None),
     "too many vertices": ("ValueError", r"num_nodes must be the size of the graph: .* got 2147483648", None),
+    "too large a vertex": ("ValueError", r"num_nodes must be the size of the graph: .* got 2147484\d+", "RankError"),
+    "half a vertex": ("TypeError", r"num_nodes must be an integer: expected an int, got 2.5", None),
+    "half a bucket": ("TypeError", r"buckets must be an integer: expected an int, got 2.5", None),
+    "no graph": ("TypeError", r"graph must be edge lists or torch_ops.CSR, got NoneType", "RankError"),
 }
 
 

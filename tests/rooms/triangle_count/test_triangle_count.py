@@ -121,32 +121,39 @@ def test_large_skewed_graph():
 # ---------------------------------------------------------------- tracing, vmap
 
 
-def of_edges(edges):
-    return torch_ops.triangle_count(edges, True, num_nodes=64), torch_ops.clustering_coefficients(edges, num_nodes=64)
+def of_edges(edges, features):
+    nodes = features.shape[0]
+    counts = torch_ops.triangle_count(edges, True, num_nodes=nodes)
+    return counts, torch_ops.clustering_coefficients(edges, num_nodes=nodes)
 
 
 @each_device
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile(dynamic, device):
     compiled = torch.compile(of_edges, fullgraph=True, dynamic=dynamic, backend="aot_eager")
-    for entries in (300, 500):
-        edges = edges_of(graphs.rmat(6, entries, entries), device)
-        for got, want in zip(compiled(edges), of_edges(edges), strict=True):
+    for entries, nodes in ((300, 64), (500, 64), (400, 65), (200, 99)):
+        graph = edges_of(graphs.rmat(6, entries, entries), device), torch.empty(nodes, 2, device=device)
+        for got, want in zip(compiled(*graph), of_edges(*graph), strict=True):
             assert torch.equal(got, want)
 
 
 @each_device
-def test_export(device):
+@pytest.mark.parametrize("strict", [False, True])
+def test_export(device, strict):
     class Module(torch.nn.Module):
-        def forward(self, edges):
-            return of_edges(edges)
+        def forward(self, edges, features):
+            return of_edges(edges, features)
 
-    edges = edges_of(graphs.rmat(6, 300, 1), device)
-    shapes = {"edges": {1: torch.export.Dim("entries", min=2)}}
-    exported = torch.export.export(Module(), (edges,), dynamic_shapes=shapes).module()
-    for entries in (300, 77):
-        edges = edges_of(graphs.rmat(6, entries, 2), device)
-        for got, want in zip(exported(edges), of_edges(edges), strict=True):
+    def graph(entries, nodes):
+        return edges_of(graphs.rmat(6, entries, 2), device), torch.empty(nodes, 2, device=device)
+
+    shapes = {
+        "edges": {1: torch.export.Dim("entries", min=2)},
+        "features": {0: torch.export.Dim("nodes", max=2**31 - 1)},
+    }
+    exported = torch.export.export(Module(), graph(300, 70), dynamic_shapes=shapes, strict=strict).module()
+    for entries, nodes in ((300, 70), (77, 64), (200, 1000)):
+        for got, want in zip(exported(*graph(entries, nodes)), of_edges(*graph(entries, nodes)), strict=True):
             assert torch.equal(got, want)
 
 
@@ -171,7 +178,11 @@ ERRORS = [
     (ValueError, r"num_nodes must be the rows of graph: expected 3, got 4", SQUARE, {"num_nodes": 4}),
     (ValueError, r"num_nodes must be the size of the graph: expected 0 to 2147483647, got -1", EDGES, {"num_nodes": -1}),
     (ValueError, r"num_nodes must be the size of the graph.* got 2147483648", EDGES, {"num_nodes": 2**31}),
-    (TypeError, r"num_nodes must be the size of the graph: expected an int, got float", EDGES, {"num_nodes": 2.5}),
+    (TypeError, r"num_nodes must be an integer: expected an int, got 2.5", EDGES, {"num_nodes": 2.5}),
+    (TypeError, r"num_nodes must be an integer: expected an int, got 3.0", SQUARE, {"num_nodes": 3.0}),
+    (TypeError, r"num_nodes must be an integer: expected an int, got tensor\(3.5", EDGES, {"num_nodes": torch.tensor(3.5)}),
+    (ValueError, r"num_nodes must be the size of the graph.* got 2147483649", EDGES + 2**31 - 2, {}),
+    (IndexError, r"source must name vertices.* got -9", EDGES - 9, {}),
     (TypeError, r"graph must be int32 or int64.* got torch.float32", EDGES.float(), {"num_nodes": 3}),
     (IndexError, r"target must name vertices: expected numbers from 0 to 1, got 2", EDGES, {"num_nodes": 2}),
     (IndexError, r"source must name vertices: expected numbers from 0 to 2, got -1", EDGES - 1, {"num_nodes": 3}),
