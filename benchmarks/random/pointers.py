@@ -112,10 +112,12 @@ def sddmm(d: Wrong) -> Call:
 
 
 def graph_attention(d: Wrong) -> Call:
-    heads, keys, matrix = d.choice((1, 2, 4)), d.choice(((), (d.size(1, 32),))), d.matrix(needs_index=True)
+    heads, keys, (ptr, index, entry) = d.choice((1, 2, 4)), d.choice(((), (d.size(1, 32),))), d.matrix(needs_index=True)
+    if entry is not None:  # heads that are no vectors are computed by operators that assert that positions exist
+        entry = torch.randperm(d.entries, device=d.device).to(entry.dtype)
     left, right = (d.dense(n, heads, *keys) for n in (d.rows, d.columns))
     value, bias = d.dense(d.columns, heads, d.features), d.dense(d.entries, heads) if d.chance(0.3) else None
-    return "", lambda *of: ops._graph_attention(*of, 0.2), (*matrix, left, right, value, bias)
+    return "", lambda *of: ops._graph_attention(*of, 0.2), (ptr, index, entry, left, right, value, bias)
 
 
 FAMILIES: dict[str, Callable[[Wrong], Call]] = {

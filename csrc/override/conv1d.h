@@ -175,7 +175,10 @@ struct ConvolutionBackward {
                       grad.size(1) == of.out_channels(weight) &&
                       grad.size(2) == of.out_size(input, weight) &&
                       grad.scalar_type() == input.scalar_type() && on_device_of(input, {grad});
-    return fits ? Reason::kTaken : Reason::kUnsupported;
+    if (!fits) return Reason::kUnsupported;
+    // The gradient is the input of a convolution here, and may suggest channels last like an input.
+    const bool is_ambiguous = transposed && grad.is_contiguous() && suggests_channels_last(grad);
+    return is_ambiguous ? Reason::kLayout : Reason::kTaken;
   }
   template <typename Rest>
   static std::optional<Gradients> attempt(c10::DispatchKeySet key, const Rest& rest,

@@ -358,6 +358,21 @@ def test_channels_last_convolutions_are_those_of_cudnn():
 
 
 @pytest.mark.gpu
+def test_a_gradient_of_one_channel_suggests_a_layout():
+    """It is the input of a convolution in the backward pass of a transposed one."""
+    x, w = torch.randn(4, 13, 40, device="cuda", requires_grad=True), torch.randn(13, 1, 2, device="cuda")
+    w.requires_grad_()
+    for grad in (torch.randn(4, 1, 119, device="cuda"), torch.randn(4, 119, 1, device="cuda").mT):
+        results = []
+        for used in (False, True):
+            with override("cuda") if used else torch.enable_grad():
+                y = torch.nn.functional.conv_transpose1d(x, w, stride=3)
+                results.append(torch.autograd.grad(y, (x, w), grad))
+        for ours, theirs in zip(*reversed(results), strict=True):
+            assert different_metadata(ours, theirs) is None
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str)
 def test_layouts_of_convolutions(dtype):
     """Channels-last signals and weights, and any strides of dimensions of size 1, give ATen's strides, in outputs and in all
