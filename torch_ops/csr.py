@@ -363,8 +363,8 @@ class CSR:
 
     def rows(self) -> Tensor:
         """(entries): their rows, in the integer dtype of :attr:`ptr`."""
-        numbers = torch.arange(self.shape[0], dtype=self.ptr.dtype, device=self.device)
-        return numbers.repeat_interleave(self.degrees(), output_size=self.entries)
+        numbers = torch.arange(self.entries, dtype=self.ptr.dtype, device=self.device)
+        return torch.searchsorted(self.ptr, numbers, right=True, out_int32=self.ptr.dtype == torch.int32) - 1
 
     def with_values(self, values: Tensor | None) -> CSR:
         """The same structure with other values, in the order of :attr:`values`. It shares what is cached."""

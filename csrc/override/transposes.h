@@ -5,6 +5,7 @@
 // tensors live, with a fingerprint of the numbers that they were made of. Each use computes the
 // fingerprint on the GPU, and sorts again if it is another one (spmm/spmm_transpose.h). So writes
 // are seen that no version counter counts: of a collective, of DLPack, of a replayed CUDA graph.
+// Matrices that are written to again and again are sorted in each use.
 #pragma once
 
 #include <ATen/SparseCsrTensorUtils.h>
@@ -43,20 +44,25 @@ class Transposes {
   TransposedRows of(c10::DispatchKeySet key, const SparseMembers& matrix, int64_t columns) {
     const c10::Device device = matrix.ptr.device();
     const auto capturing = is_capturing.load(std::memory_order_relaxed);
-    // A graph would read memory that may be freed before the graph.
-    if (capturing != nullptr && device.is_cuda() && capturing()) {
+    const auto compute = [&]() -> TransposedRows {
       made_.fetch_add(1, std::memory_order_relaxed);
       auto [ptr, index, entry] =
           redispatch(spmm::Transpose{matrix.ptr, matrix.index, columns}, key);
       return {ptr, index, entry};
-    }
+    };
+    // A graph would read memory that may be freed before the graph.
+    if (capturing != nullptr && device.is_cuda() && capturing()) return compute();
     const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
     // The lock keeps the launches of two threads apart.
     const std::lock_guard<std::mutex> lock(mutex_);
     drop_dead();
-    Tensor& kept = entry_of(matrix, columns, stream).kept;
-    redispatch(spmm::TransposeKept{kept, matrix.ptr, matrix.index, columns}, key);
-    return spmm::parts_of(kept, matrix.index, columns);
+    Entry& entry = entry_of(matrix, columns, stream);
+    if (entry.is_often_written()) return compute();
+    redispatch(spmm::TransposeKept{entry.kept, matrix.ptr, matrix.index, columns, entry.is_new,
+                                   reinterpret_cast<int64_t>(entry.changes.data_ptr())},
+               key);
+    entry.is_new = false;
+    return spmm::parts_of(entry.kept, matrix.index, columns);
   }
 
   // Frees the transposes of matrices that are gone.
@@ -82,6 +88,7 @@ class Transposes {
 
  private:
   static constexpr size_t kMostEntries = 64;
+  static constexpr int64_t kMostChanges = 2;
 
   // The numbers that a tensor reads. A weak pointer keeps the storage's address from being given to
   // another storage.
@@ -109,8 +116,16 @@ class Transposes {
     Identity ptr, index;
     int64_t columns;
     c10::Stream stream;
-    Tensor kept;  // what the operator _transpose_kept keeps
+    Tensor kept,
+        changes;  // of the operator _transpose_kept. `changes` is in pinned memory for CUDA
+    bool is_new = true;
 
+    // Sorting again is slow where the host does not know of it. The GPU counts it in the memory of
+    // the host.
+    bool is_often_written() const {
+      const auto* count = static_cast<const volatile int64_t*>(changes.const_data_ptr());
+      return *count >= kMostChanges;
+    }
     bool is_dead() const { return ptr.storage.expired() || index.storage.expired(); }
   };
 
@@ -130,8 +145,11 @@ class Transposes {
     const Tensor kept =
         at::empty({spmm::kept_numbers(matrix.ptr, matrix.index, columns)}, matrix.ptr.options());
     kept.narrow(0, 0, spmm::fingerprint_numbers(matrix.ptr)).zero_();
+    const Tensor changes =
+        at::zeros({1}, at::TensorOptions(at::kLong).pinned_memory(matrix.ptr.is_cuda()));
     if (entries_.size() == kMostEntries) entries_.erase(entries_.begin());
-    entries_.push_back({Identity(matrix.ptr), Identity(matrix.index), columns, stream, kept});
+    entries_.push_back(
+        {Identity(matrix.ptr), Identity(matrix.index), columns, stream, kept, changes});
     return entries_.back();
   }
 

@@ -1,8 +1,10 @@
 // The transpose of a sparse matrix, and whether one that is kept is still right. Plain host C++.
 //
 // A transpose that is kept from call to call comes with a fingerprint of the matrix that it was
-// made of. A call computes the fingerprint again, on the GPU, and sorts if it is another one. So a
-// write to the matrix is noticed however it was made, and the host neither waits nor knows.
+// made of. Each use computes the fingerprint again, on the GPU, and sorts if it is another one. So
+// a write to the matrix is noticed however it was made, and the host neither waits nor knows. This
+// sort is seldom needed. It is one launch of one block, which is slow, and costs next to nothing
+// where there is nothing to do. `changes` in memory of the host tells whoever keeps the transpose.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -55,24 +57,25 @@ struct FingerprintPlan {
   LaunchShape shape;
 };
 
-inline FingerprintPlan plan(const Numbers& numbers, Fingerprint* state, bool must_match,
-                            const Device& device) {
+inline FingerprintPlan plan_fingerprint(const Numbers& numbers, Fingerprint* state, bool must_match,
+                                        const Device& device) {
   const int64_t count = numbers.first_count + numbers.second_count;
   FingerprintPlan plan{numbers, state, must_match, {}};
   plan.shape.threads = kTransposeThreads;
   plan.shape.blocks = static_cast<unsigned>(std::clamp<int64_t>(
-      ceil_div<int64_t>(count, kTransposeThreads * kFingerprintItems), 1, int64_t{4} * device.sms));
+      ceil_div<int64_t>(count, kTransposeThreads * kFingerprintItems), 1, int64_t{8} * device.sms));
   plan.shape.use_pdl = true;
   return plan;
 }
 
 struct TransposeProblem {
-  Matrix matrix;                 // without `entry`
-  void* ptr = nullptr;           // [columns + 1], of the type of matrix.ptr, as the next two
-  void* index = nullptr;         // [entries]: the row of each entry
-  void* entry = nullptr;         // [entries]: its number in the matrix
-  Fingerprint* state = nullptr;  // of the matrix that the results are of. Null: they are new
+  Matrix matrix;          // without `entry`
+  void* ptr = nullptr;    // [columns + 1], of the type of matrix.ptr, as the next two
+  void* index = nullptr;  // [entries]: the row of each entry
+  void* entry = nullptr;  // [entries]: its number in the matrix
 };
+
+// ---------------------------------------------------------------- a new transpose
 
 struct TransposeArgs {
   TransposeProblem problem;
@@ -82,7 +85,6 @@ struct TransposeArgs {
 
 struct TransposePlan {
   TransposeArgs args;
-  FingerprintPlan compare;
   index_add::SortPlan sort;
   LaunchShape rows, finish;
 };
@@ -99,12 +101,8 @@ inline TransposePlan plan(const TransposeProblem& problem, const Device& device,
   const Matrix& matrix = problem.matrix;
   TransposePlan plan;
   plan.args.problem = problem;
-  plan.compare =
-      spmm::plan({matrix.ptr, matrix.index, matrix.rows + 1, matrix.entries, matrix.is_long},
-                 problem.state, false, device);
   const Index index{matrix.index, matrix.is_long, 1, matrix.columns};
   plan.sort = index_add::plan_sort(index, matrix.entries, 0, device, tuning);
-  plan.sort.args.skip = problem.state == nullptr ? nullptr : &problem.state->is_same;
   plan.args.position_bits = plan.sort.args.source.position_bits;
   plan.args.entry_blocks =
       static_cast<uint32_t>(ceil_div<int64_t>(matrix.entries, kTransposeThreads));
@@ -116,10 +114,39 @@ inline TransposePlan plan(const TransposeProblem& problem, const Device& device,
   return plan;
 }
 
+// ---------------------------------------------------------------- a kept one
+
+constexpr int kAgainThreads = 1024;
+
+struct KeptPlan {
+  TransposeProblem problem;
+  FingerprintPlan compare;
+  int64_t* changes = nullptr;  // the host's: how often the matrix has changed. May be null
+  LaunchShape again;
+};
+
+inline KeptPlan plan_kept(const TransposeProblem& problem, Fingerprint* state, int64_t* changes,
+                          const Device& device) {
+  const Matrix& matrix = problem.matrix;
+  KeptPlan plan;
+  plan.problem = problem;
+  plan.compare =
+      plan_fingerprint({matrix.ptr, matrix.index, matrix.rows + 1, matrix.entries, matrix.is_long},
+                       state, /*must_match=*/false, device);
+  plan.changes = changes;
+  plan.again.threads = kAgainThreads;
+  plan.again.blocks = 1;
+  plan.again.use_pdl = true;
+  return plan;
+}
+
+// ---------------------------------------------------------------- launches
+
 GPUOPT_EXPORT cudaError_t launch(const FingerprintPlan& plan, cudaStream_t stream);
 
 // A column out of range fails a device-side assertion.
 GPUOPT_EXPORT cudaError_t launch(const TransposePlan& plan, Workspace& workspace,
                                  cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t launch(const KeptPlan& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::spmm

@@ -465,8 +465,8 @@ def _numbers(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 def _kept(ptr, index, columns):
     """The transpose that is kept, made twice in one memory, without the fingerprint in front of it."""
     call = _kept_call(Sample("", (ptr, index, columns)))
-    for _ in range(2):
-        OPS._transpose_kept.default(*call.args)
+    for is_new in (True, False):
+        OPS._transpose_kept.default(*call.args[:-1], is_new)
     return call.args[0][32 // ptr.element_size() :]
 
 
@@ -474,7 +474,7 @@ def _kept_call(sample: Sample) -> Sample:
     """The arguments of the operator itself."""
     ptr, index, columns = sample.args
     size = 32 // ptr.element_size() + columns + 1 + 2 * index.shape[0]
-    return Sample(sample.name, (torch.zeros(size, dtype=ptr.dtype, device=ptr.device), *sample.args))
+    return Sample(sample.name, (torch.zeros(size, dtype=ptr.dtype, device=ptr.device), *sample.args, True))
 
 
 def _same_numbers(numbers):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import subprocess
 import sys
 import warnings
 from types import FunctionType
@@ -521,6 +522,47 @@ def test_self_loops_are_added_once_and_again_after_a_write(counts):
     with installed():
         a, b = utils.add_self_loops(edges)[0], utils.add_self_loops(edges)[0]
         assert a is not b  # only layers share it
+
+
+def test_writes_that_are_not_counted_are_refused(counts):
+    """A collective, DLPack or a replayed CUDA graph writes so. What was remembered would be of other edges."""
+    x = features(NODES, WIDTH)
+    for name in ("GCN", "GAT", "SAGE mean"):
+        layer, edges = LAYERS[name][0]().double(), edges_between(NODES, NODES)
+        with installed():
+            expected = layer(x, edges)
+            torch.from_numpy(edges.numpy())[1, 3] += 1
+            with pytest.raises(RuntimeError, match="an index was written to in a way that PyTorch does not count"):
+                layer(x, edges)
+            torch.from_numpy(edges.numpy())[1, 3] -= 1
+            torch.testing.assert_close(layer(x, edges.clone()), expected)
+
+
+_UNCOUNTED = """
+import torch
+from torch_ops import compat
+from torch_geometric.nn import SAGEConv
+compat.install("torch_geometric")
+layer, x = SAGEConv(8, 4).cuda(), torch.randn(50, 8, device="cuda")
+edges = torch.randint(50, (2, 300), device="cuda")
+for _ in range(3):
+    layer(x, edges)
+edges.copy_(edges.flip(0))  # counted
+layer(x, edges)
+torch.cuda.synchronize()
+torch.from_dlpack(edges.detach())[1, 3] += 1
+try:
+    layer(x, edges)
+    torch.cuda.synchronize()
+except RuntimeError as error:
+    print("device-side assert" in str(error))
+"""
+
+
+@pytest.mark.gpu
+def test_writes_that_are_not_counted_fail_an_assertion():
+    done = subprocess.run([sys.executable, "-c", _UNCOUNTED], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "True" and "pass a copy of it" in done.stderr, done.stderr[-2000:]
 
 
 def test_few_results_are_kept(counts):

@@ -139,6 +139,7 @@ extern "C" int spmm_attention_gradient(const int64_t* fields, double factor) {
   return error == cudaSuccess && workspace.intact() ? 0 : -1;
 }
 
+// Makes a transpose, or with `state` makes it again if the matrix has changed.
 extern "C" int spmm_transpose(const int64_t* fields) {
   Fields in{fields};
   TransposeProblem problem;
@@ -146,11 +147,14 @@ extern "C" int spmm_transpose(const int64_t* fields) {
   problem.ptr = in.pointer();
   problem.index = in.pointer();
   problem.entry = in.pointer();
-  problem.state = static_cast<Fingerprint*>(in.pointer());
+  auto* const state = static_cast<Fingerprint*>(in.pointer());
+  auto* const changes = static_cast<int64_t*>(in.pointer());
   if (!is_supported(problem)) return 1;
   PoisonedWorkspace workspace(0x7e);
-  const bool ran = launch(plan(problem, kDevice), workspace, nullptr) == cudaSuccess;
-  return ran && workspace.intact() ? 0 : 2;
+  const cudaError_t error = state == nullptr
+                                ? launch(plan(problem, kDevice), workspace, nullptr)
+                                : launch(plan_kept(problem, state, changes, kDevice), nullptr);
+  return error == cudaSuccess && workspace.intact() ? 0 : 2;
 }
 
 extern "C" int fingerprint(const int64_t* fields) {
@@ -160,5 +164,6 @@ extern "C" int fingerprint(const int64_t* fields) {
   numbers.first_count = in.number();
   numbers.is_long = in.number() != 0;
   auto* const state = static_cast<Fingerprint*>(in.pointer());
-  return launch(plan(numbers, state, false, kDevice), nullptr) == cudaSuccess ? 0 : 1;
+  const FingerprintPlan plan = plan_fingerprint(numbers, state, false, kDevice);
+  return launch(plan, nullptr) == cudaSuccess ? 0 : 1;
 }

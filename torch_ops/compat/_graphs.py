@@ -94,7 +94,8 @@ def remembered(
                 return found.value
     with torch.inference_mode(False), torch.no_grad():
         value = make()
-        states = [torch.zeros(4, dtype=torch.int64, device=tensor.device) for _ in _numbers_of(tensor)]
+        checked = () if getattr(root, _MADE_HERE, False) else _numbers_of(tensor)
+        states = [torch.zeros(4, dtype=torch.int64, device=tensor.device) for _ in checked]
         _check_numbers(tensor, states)
     with _lock:
         _results[full_key] = _Result(
@@ -103,6 +104,15 @@ def remembered(
         while len(_results) > LIMIT:
             del _results[next(iter(_results))]
     return value
+
+
+_MADE_HERE = "_gpuopt_made_here"
+
+
+def made_here(tensor: Tensor) -> Tensor:
+    """Marks an index that is a result of a layer. Only writes that are counted are noticed in it."""
+    setattr(tensor, _MADE_HERE, True)
+    return tensor
 
 
 def _numbers_of(tensor: Tensor) -> tuple[Tensor, ...]:

@@ -93,7 +93,7 @@ def _kept(tensor: Tensor | None, edge_index: Tensor) -> _Kept:
         return None
     if tensor._base is not None:  # a view of edge_index would keep it alive
         tensor = tensor.clone()
-    return tensor, tensor._version
+    return _graphs.made_here(tensor), tensor._version
 
 
 def _are_unchanged(found: tuple[_Kept, ...]) -> bool:

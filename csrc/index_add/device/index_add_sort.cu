@@ -24,10 +24,6 @@ namespace {
 static_assert(kSortThreads == 2 * kDigits && kSortWarps == 32);
 static_assert(kMaxSortBlocks == kSortGroup * kSortGroup);
 
-__device__ __forceinline__ bool is_skipped(const uint32_t* skip) {
-  return skip != nullptr && __ldcg(skip) != 0;
-}
-
 __device__ __forceinline__ void zero(uint32_t* words, uint32_t count) {
   for (uint32_t i = blockIdx.x * kSortThreads + threadIdx.x; i < count;
        i += gridDim.x * kSortThreads) {
@@ -68,7 +64,7 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
   load(begin);
   grid_dependency_wait();
   launch_dependents();
-  if (is_skipped(args.skip) || (!is_first && __ldcg(args.unsorted) == 0)) return;
+  if (!is_first && __ldcg(args.unsorted) == 0) return;
   bool in_order = true;
   for (uint32_t tile = begin; tile < end; tile += kTile) {
     const uint32_t first = tile + threadIdx.x;
@@ -143,7 +139,6 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
   clear_counts(counts);
   grid_dependency_wait();
   launch_dependents();
-  if (is_skipped(args.skip)) return;
   if (__ldcg(args.unsorted) == 0) {
     if (args.source.packed != nullptr) return;
     for (uint32_t tile = begin; tile < end; tile += kTile) {
@@ -191,21 +186,17 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
 
 // Sorts one tile by all digits, in one block.
 template <int Items>
-__global__ __launch_bounds__(kSortThreads) void sort_tile(const PassArgs args, int passes,
-                                                          uint64_t* to, uint32_t* zeroed,
-                                                          uint32_t num_zeroed) {
+__global__ __launch_bounds__(kSortThreads) void sort_tile(const SortSource source, uint32_t count,
+                                                          Digit digit, int passes, uint64_t* to,
+                                                          uint32_t* zeroed, uint32_t num_zeroed) {
   auto& shared = *reinterpret_cast<SortTile<Items>*>(sort_shared);
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t own = warp * (32 * Items) + lane;
   uint16_t* counts = shared.counts[warp];
   uint64_t entries[Items];
   uint32_t ranks[Items];
-  const SortSource& source = args.source;
-  const uint32_t count = args.count;
-  Digit digit = args.digit;
   grid_dependency_wait();
   launch_dependents();
-  if (is_skipped(args.skip)) return;
   source.load(own, 32, count, entries);
   zero(zeroed, num_zeroed);
   clear_counts(counts);
@@ -247,8 +238,8 @@ cudaError_t sort_one_tile(const SortPlan& plan, uint32_t* zeroed, Workspace& wor
   auto* to = static_cast<uint64_t*>(workspace.allocate(sizeof(uint64_t) * args.count));
   *sorted = to;
   return with_constant<kMaxTileItems>(plan.items, [&](auto items) {
-    return launch_kernel(sort_tile<items>, plan.move, stream, args, plan.passes, to, zeroed,
-                         plan.num_zeroed);
+    return launch_kernel(sort_tile<items>, plan.move, stream, args.source, args.count, args.digit,
+                         plan.passes, to, zeroed, plan.num_zeroed);
   });
 }
 

@@ -80,10 +80,9 @@ struct PassArgs {
   Digit digit;
   uint32_t count = 0;
   uint32_t block_entries = 0;
-  uint32_t* counts = nullptr;      // [block][digit]
-  uint32_t* groups = nullptr;      // [group of kSortGroup blocks][digit], zero before the pass
-  uint32_t* unsorted = nullptr;    // 1 if the index is not in order; zero before the first pass
-  const uint32_t* skip = nullptr;  // not zero: there is nothing to sort. May be null
+  uint32_t* counts = nullptr;    // [block][digit]
+  uint32_t* groups = nullptr;    // [group of kSortGroup blocks][digit], zero before the pass
+  uint32_t* unsorted = nullptr;  // 1 if the index is not in order; zero before the first pass
 };
 
 // How the index is sorted. A sorted entry has its bin in the high bits and its position in the low

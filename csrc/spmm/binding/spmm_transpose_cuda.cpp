@@ -9,22 +9,21 @@
 namespace gpuopt::spmm {
 namespace {
 
-// The problem without its results.
-TransposeProblem problem_of(const Tensor& ptr, const Tensor& index, int64_t columns) {
+TransposeProblem problem_of(const Tensor& ptr, const Tensor& index, const TransposedRows& rows) {
   TransposeProblem problem;
   problem.matrix.ptr = ptr.const_data_ptr();
   problem.matrix.index = index.const_data_ptr();
   problem.matrix.is_long = ptr.scalar_type() == at::kLong;
   problem.matrix.rows = ptr.numel() - 1;
-  problem.matrix.columns = columns;
+  problem.matrix.columns = rows.ptr.numel() - 1;
   problem.matrix.entries = index.numel();
-  return problem;
-}
-
-void run(const char* op, TransposeProblem problem, const TransposedRows& rows) {
   problem.ptr = rows.ptr.mutable_data_ptr();
   problem.index = rows.index.mutable_data_ptr();
   problem.entry = rows.entry.mutable_data_ptr();
+  return problem;
+}
+
+void run(const char* op, const TransposeProblem& problem) {
   TensorWorkspace workspace;
   check_launch(
       op, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
@@ -36,12 +35,12 @@ Transpose::Result transpose_cuda(const Transpose& op) {
   const Tensor ptr = op.ptr.contiguous(), index = op.index.contiguous();
   const char* name = name_of<Transpose>();
   check_memory(name, {{"ptr", ptr}, {"index", index}});
-  const int64_t columns = known(op.columns);
-  const TransposeProblem problem = problem_of(ptr, index, columns);
-  if (!is_supported(problem)) return transpose_by_aten(op);
   const auto vector = [&](int64_t size) { return unfilled({size}, ptr.options()); };
-  const TransposedRows rows{vector(columns + 1), vector(index.numel()), vector(index.numel())};
-  run(name, problem, rows);
+  const TransposedRows rows{vector(known(op.columns) + 1), vector(index.numel()),
+                            vector(index.numel())};
+  const TransposeProblem problem = problem_of(ptr, index, rows);
+  if (!is_supported(problem)) return transpose_by_aten(op);
+  run(name, problem);
   return {rows.ptr, rows.index, rows.entry};
 }
 
@@ -52,16 +51,19 @@ Tensor& kept_cuda(const TransposeKept& op) {
   const char* name = name_of<TransposeKept>();
   check_memory(name, {{"ptr", ptr}, {"index", index}, {"kept", op.kept}});
   const TransposedRows rows = parts_of(op.kept, index, op.columns);
-  TransposeProblem problem = problem_of(ptr, index, op.columns);
-  if (is_supported(problem)) {
-    problem.state = static_cast<Fingerprint*>(op.kept.mutable_data_ptr());
-    run(name, problem, rows);
+  const TransposeProblem problem = problem_of(ptr, index, rows);
+  if (!is_supported(problem)) {
+    const auto [t_ptr, t_index, t_entry] = transpose_by_aten({ptr, index, op.columns});
+    rows.ptr.copy_(t_ptr);
+    rows.index.copy_(t_index);
+    rows.entry.copy_(t_entry);
     return op.kept;
   }
-  const auto [t_ptr, t_index, t_entry] = transpose_by_aten({ptr, index, op.columns});
-  rows.ptr.copy_(t_ptr);
-  rows.index.copy_(t_index);
-  rows.entry.copy_(t_entry);
+  if (op.is_new) run(name, problem);
+  const KeptPlan kept = plan_kept(problem, static_cast<Fingerprint*>(op.kept.mutable_data_ptr()),
+                                  reinterpret_cast<int64_t*>(op.changes), current_device());
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  check_launch(name, op.is_new ? launch(kept.compare, stream) : launch(kept, stream));
   return op.kept;
 }
 
@@ -73,8 +75,9 @@ Tensor& same_cuda(const SameNumbers& op) {
   check_memory(name, {{"numbers", numbers}, {"state", op.state}});
   const bool is_long = numbers.scalar_type() == at::kLong;
   const FingerprintPlan same =
-      plan(Numbers{numbers.const_data_ptr(), nullptr, numbers.numel(), 0, is_long},
-           static_cast<Fingerprint*>(op.state.mutable_data_ptr()), true, current_device());
+      plan_fingerprint({numbers.const_data_ptr(), nullptr, numbers.numel(), 0, is_long},
+                       static_cast<Fingerprint*>(op.state.mutable_data_ptr()),
+                       /*must_match=*/true, current_device());
   check_launch(name, launch(same, c10::cuda::getCurrentCUDAStream()));
   return op.state;
 }

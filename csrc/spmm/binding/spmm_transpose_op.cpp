@@ -31,9 +31,10 @@ Fingerprint& state_in(const Tensor& memory) {
 
 Tensor& kept_cpu(const TransposeKept& call) {
   check(call);
-  const auto& [kept, ptr, index, columns] = call;
+  const auto& [kept, ptr, index, columns, is_new, changes] = call;
   const uint64_t value = fingerprint_of(ptr, 0) + fingerprint_of(index, ptr.size(0));
   if (is_same(state_in(kept), value)) return kept;
+  if (!is_new && changes != 0) ++*reinterpret_cast<int64_t*>(changes);
   const auto [t_ptr, t_index, t_entry] = transpose_by_aten({ptr, index, columns});
   const TransposedRows rows = parts_of(kept, index, columns);
   rows.ptr.copy_(t_ptr);
