@@ -23,6 +23,7 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -170,19 +171,20 @@ class GradNode : public torch::autograd::Node {
   // apply() with other saved tensors. Compiled autograd runs in one thread at a time.
   torch::autograd::variable_list apply_to(const torch::autograd::variable_list& grads,
                                           const std::vector<at::IValue>& tensors) {
-    std::vector<torch::autograd::SavedVariable> own;
-    size_t number = 0;
-    for (Saved* saved = saved_; saved != nullptr; saved = saved->next_) {
-      const at::IValue& tensor = tensors[number++];
-      own.push_back(std::exchange(saved->tensor_,
-                                  {tensor.isTensor() ? tensor.toTensor() : at::Tensor(), false}));
+    std::vector<torch::autograd::SavedVariable> saved_tensors;
+    for (const at::IValue& tensor : tensors) {
+      saved_tensors.emplace_back(tensor.isTensor() ? tensor.toTensor() : at::Tensor(), false);
     }
-    auto results = apply(torch::autograd::variable_list(grads));
-    number = 0;
+    exchange_saved(saved_tensors);
+    const auto put_back = c10::make_scope_exit([&] { exchange_saved(saved_tensors); });
+    return apply(torch::autograd::variable_list(grads));
+  }
+
+  void exchange_saved(std::vector<torch::autograd::SavedVariable>& others) {
+    auto other = others.begin();
     for (Saved* saved = saved_; saved != nullptr; saved = saved->next_) {
-      saved->tensor_ = std::move(own[number++]);
+      std::swap(saved->tensor_, *other++);
     }
-    return results;
   }
 
   Saved* saved_ = nullptr;  // a list of all

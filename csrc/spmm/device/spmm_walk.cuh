@@ -117,13 +117,12 @@ struct Window {
     find_rows(walk, number, lanes, first);
     if (number >= walk.windows) return;
     row = first[0];
-    // Numbers in ptr that descend lead to any two rows. The limits keep the entries of the window
-    // within its rows and within the matrix.
-    const int64_t last = max(first[1], row);
-    rows = static_cast<int32_t>(last - row);
+    rows = static_cast<int32_t>(first[1] - row);
     const int64_t position = number * walk.window;
     begin = max(position - row, start_of(matrix, 0));
-    const int64_t end = min(position + walk.window - last, start_of(matrix, last));
+    // Numbers in ptr that descend lead to any rows, but to no later ones for the border in front.
+    // The limit keeps entries behind the last row of the window out of it.
+    const int64_t end = min(position + walk.window - first[1], start_of(matrix, first[1]));
     count = static_cast<int32_t>(max(end - begin, int64_t{0}));
   }
 };
