@@ -120,9 +120,7 @@ struct Window {
     rows = static_cast<int32_t>(first[1] - row);
     const int64_t position = number * walk.window;
     begin = max(position - row, start_of(matrix, 0));
-    // Numbers in ptr that descend lead to any rows, but to no later ones for the border in front.
-    // The limit keeps entries behind the last row of the window out of it.
-    const int64_t end = min(position + walk.window - first[1], start_of(matrix, first[1]));
+    const int64_t end = min(position + walk.window - first[1], start_of(matrix, matrix.rows));
     count = static_cast<int32_t>(max(end - begin, int64_t{0}));
   }
 };
