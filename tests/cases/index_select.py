@@ -28,8 +28,11 @@ LAID_OUT = (
 
 
 def _aten(self: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor:
-    """ATen's batching rule repeats the slice of an index without dimensions, so the index gets one."""
-    return torch.index_select(self, dim, index if index.dim() else index.view(1))
+    """ATen's batching rule repeats the slice of an index without dimensions, so the index gets one.
+
+    torch_geometric replaces torch.index_select where it is imported, hence the operator.
+    """
+    return torch.ops.aten.index_select(self, dim, index if index.dim() else index.view(1))
 
 
 def _reference(self: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor:

@@ -173,8 +173,10 @@ Tensor aten_forward(const ForwardCall& call, const Sizes& sizes) {
   }
   return call_aten(call.op, call.input, [&] {
     Tensor result = convolution(call, sizes);
+    const at::ScalarType dtype = call.input.scalar_type();
+    if (at::isComplexType(dtype)) result = result.to(dtype);  // ATen activates no complex32
     activate(result, call.activation);
-    result = result.to(call.input.scalar_type());  // from what is computed in on the CPU
+    result = result.to(dtype);  // from what is computed in on the CPU
     return in_layout(result, sizes, sizes.out_channels, sizes.out_size);
   });
 }
