@@ -81,9 +81,8 @@ class Transposes {
   }
 
   void clear() {
-    std::vector<Entry> dropped;
     const std::lock_guard<std::mutex> lock(mutex_);
-    dropped.swap(entries_);
+    drop_if([](const Entry&) { return true; });
   }
 
  private:
@@ -116,8 +115,7 @@ class Transposes {
     Identity ptr, index;
     int64_t columns;
     c10::Stream stream;
-    Tensor kept,
-        changes;  // of the operator _transpose_kept. `changes` is in pinned memory for CUDA
+    Tensor kept, changes;  // of _transpose_kept. `changes` is in pinned memory for CUDA
     bool is_new = true;
 
     // Sorting again is slow where the host does not know of it. The GPU counts it in the memory of
@@ -130,7 +128,28 @@ class Transposes {
   };
 
   void drop_dead() {
-    std::erase_if(entries_, [](const Entry& entry) { return entry.is_dead(); });
+    drop_if([](const Entry& entry) { return entry.is_dead(); });
+  }
+
+  // A kernel in flight may still write to a counter. So counters are never freed, and the
+  // next entry takes one over. A late write costs it one sort at most.
+  template <typename F>
+  void drop_if(const F& is_dropped) {
+    std::erase_if(entries_, [&](const Entry& entry) {
+      if (!is_dropped(entry)) return false;
+      if (entry.kept.is_cuda()) free_counters_.push_back(entry.changes);
+      return true;
+    });
+  }
+
+  Tensor counter(bool is_cuda) {
+    if (!is_cuda || free_counters_.empty()) {
+      return at::zeros({1}, at::TensorOptions(at::kLong).pinned_memory(is_cuda));
+    }
+    const Tensor counter = free_counters_.back();
+    free_counters_.pop_back();
+    *static_cast<int64_t*>(counter.mutable_data_ptr()) = 0;  // zero_() minds inference mode
+    return counter;
   }
 
   // The entry of a matrix, which is new if there is none.
@@ -145,17 +164,18 @@ class Transposes {
     const Tensor kept =
         at::empty({spmm::kept_numbers(matrix.ptr, matrix.index, columns)}, matrix.ptr.options());
     kept.narrow(0, 0, spmm::fingerprint_numbers(matrix.ptr)).zero_();
-    const Tensor changes =
-        at::zeros({1}, at::TensorOptions(at::kLong).pinned_memory(matrix.ptr.is_cuda()));
-    if (entries_.size() == kMostEntries) entries_.erase(entries_.begin());
-    entries_.push_back(
-        {Identity(matrix.ptr), Identity(matrix.index), columns, stream, kept, changes});
+    if (entries_.size() == kMostEntries) {
+      drop_if([&](const Entry& entry) { return &entry == entries_.data(); });
+    }
+    entries_.push_back({Identity(matrix.ptr), Identity(matrix.index), columns, stream, kept,
+                        counter(matrix.ptr.is_cuda())});
     return entries_.back();
   }
 
   std::atomic<int64_t> made_{0};
   std::mutex mutex_;
   std::vector<Entry> entries_;
+  std::vector<Tensor> free_counters_;
 };
 
 // Never destroyed: at exit, the allocator may be gone already.
