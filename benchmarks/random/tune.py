@@ -5,7 +5,7 @@
 
 ``results/<gpu>/conv1d-paths.jsonl`` has a line for each problem, dtype and pass, with the microseconds of each path and of ATen. Device
 time, as in :mod:`benchmarks.harness.timer`, with fewer samples: paths are compared with each other within one problem.
-``csrc/conv1d/costs_h100.h`` has the coefficients. See :func:`fit` for how they are found.
+``csrc/conv1d/costs.h`` has the coefficients. See :func:`fit` for how they are found.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import dataclasses
 import itertools
 import json
 import math
+import random
 import statistics
 from pathlib import Path
 
@@ -27,8 +28,8 @@ from benchmarks.rooms import convolutions
 PASSES = ("output", "grad_input", "grad_weight")
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
 ROOT = machine.REPOSITORY
-EVIDENCE = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/conv1d-paths.jsonl"
-COSTS = ROOT / "csrc/conv1d/costs_h100.h"
+EVIDENCE = ROOT / "benchmarks/results/nvidia-h200/conv1d-paths.jsonl"
+COSTS = ROOT / "csrc/conv1d/costs.h"
 CALLS, SAMPLES, MOST_COPIES = 32, 7, 32
 TERMS = 5
 
@@ -77,12 +78,30 @@ LAYERS = [
 ]
 
 
+# Seeds of samples that no published page reports.
+SEEDS = (620, 621, 622, 623)
+
+
+def wide_groups(count: int, seed: int) -> list[Problem]:
+    """Several groups of 9 to 64 channels with up to 128 taps: positional convolutions, codecs and grouped layers."""
+    draw = random.Random(seed)
+    found: dict[Problem, None] = {}
+    while len(found) < count:
+        channels, groups, taps = draw.randint(9, 64), draw.choice((2, 3, 4, 8, 16, 32)), draw.choice((3, 5, 9, 16, 31, 64, 128))
+        length = max(int(2 ** draw.uniform(5, 14)), taps)
+        batch = int(2 ** draw.uniform(0, 5))
+        if batch * channels * groups * length <= 1 << 23:
+            found[Problem(batch, channels * groups, length, taps, channels * groups, padding=taps // 2, groups=groups)] = None
+    return list(found)
+
+
 def shapes(count: int) -> list[Problem]:
-    """Layers, the two samples that the benchmarks report, and one more."""
+    """Layers, and random problems of four classes."""
     lists = [
-        convolutions.sample(150)[:count],
-        convolutions.sample(150, 1, convolutions.FEW_VALUES)[:count],
-        convolutions.sample(100, 2, 1 << 23)[:count],
+        convolutions.sample(150, SEEDS[0])[:count],
+        convolutions.sample(150, SEEDS[1], convolutions.FEW_VALUES)[:count],
+        convolutions.sample(100, SEEDS[2], 1 << 23)[:count],
+        wide_groups(40, SEEDS[3])[:count],
     ]
     mixed = [problem for problems in itertools.zip_longest(*lists) for problem in problems if problem]
     return list(dict.fromkeys([*LAYERS, *mixed]))
@@ -102,11 +121,13 @@ def cases(count: int) -> list[Case]:
     last = [p for i, p in enumerate(all_shapes) if i < len(few) or (p.groups == p.channels > 1 and p.stride == 1)]
     found = [Case(problem, dtype, "") for problem in all_shapes for dtype in ("f32", "bf16")]
     found += [Case(problem, "f64", "") for problem in few]
-    return found + [Case(problem, dtype, "CL") for problem in last for dtype in ("f32", "bf16")]
+    found += [Case(problem, dtype, "CL") for problem in last for dtype in ("f32", "bf16")]
+    random.Random(0).shuffle(found)  # a run that ends early has measured some of each class
+    return found
 
 
 def paths(problem: Problem, what: str, tensors: tuple, multiprocessors: int) -> tuple[str, dict[str, list[float]]]:
-    """The name of the chosen path; and of each path that supports the problem the terms of its cost."""
+    """The name of the chosen path; and of each path that supports the problem the terms of its cost, none if a rule chooses it."""
     x, w, g = tensors
     p = problem
     text = torch.ops.gpuopt_ladder.conv1d_paths(
@@ -114,7 +135,7 @@ def paths(problem: Problem, what: str, tensors: tuple, multiprocessors: int) -> 
     )
     chosen, *lines = text.split("\n")
     words = [line.split() for line in lines]
-    return chosen, {name: [float(term) for term in terms] for name, _, *terms in words}
+    return chosen, {name: [float(term) for term in terms[1:]] for name, *terms in words}
 
 
 # ---------------------------------------------------------------- measuring
@@ -146,6 +167,23 @@ def contenders(problem: Problem, what: str, names: list[str]) -> dict:
     return calls
 
 
+def has_fused(problem: Problem) -> bool:
+    """Whether one kernel computes all gradients."""
+    return problem.depthwise and 2 <= problem.taps <= 4 and problem.stride == problem.dilation == 1
+
+
+def gradients(problem: Problem, chosen: dict[str, str]) -> dict:
+    """Both gradients: by one kernel, and by the chosen path of each."""
+    p = problem
+    sizes, mask = ([p.stride], [p.padding], [p.dilation], p.groups), [True, True, False]
+    each = [contenders(p, what, [chosen[what]])[chosen[what]] for what in PASSES[1:]]
+    return {
+        "fused": lambda x, w, g: torch.ops.gpuopt.conv1d_backward(g, x, w, *sizes, mask),
+        "separate": lambda x, w, g: [call(x, w, g) for call in each],
+        "aten": lambda x, w, g: torch.ops.aten.convolution_backward(g, x, w, None, *sizes[:3], False, [0], p.groups, mask),
+    }
+
+
 def measure(calls: dict, args: tuple, flush: torch.Tensor) -> dict[str, float]:
     """Median microseconds of each; contenders take turns. A result that is not ATen's is an error."""
     guess = {}
@@ -154,6 +192,7 @@ def measure(calls: dict, args: tuple, flush: torch.Tensor) -> dict[str, float]:
     limit = 0.02 * expected.abs().max().item()
     for name, call in calls.items():
         result = call(*args)
+        result = next(x for x in result if x is not None) if isinstance(result, (tuple, list)) else result
         if name != "aten" and not (result - expected).abs().max().item() <= limit:
             raise RuntimeError(f"{name} is wrong for {[tuple(x.shape) for x in args]}")
         guess[name] = min(timer._samples(lambda call=call: call(*args), 3)[0])
@@ -175,21 +214,22 @@ def measure(calls: dict, args: tuple, flush: torch.Tensor) -> dict[str, float]:
     return {name: round(statistics.median(of), 3) for name, of in samples.items()}
 
 
+def row_of(case: Case, what: str, us: dict[str, float]) -> dict:
+    return {**dataclasses.asdict(case.problem), "dtype": case.dtype, "layout": case.layout, "what": what, "us": us}
+
+
 def rows(of: list[Case]):
     flush = torch.empty(25 << 20, dtype=torch.int32, device="cuda")
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     for case in of:
-        tensors = operands(case)
+        tensors, chosen = operands(case), {}
         for what in PASSES:
-            _, supporting = paths(case.problem, what, tensors, multiprocessors)
+            name, supporting = paths(case.problem, what, tensors, multiprocessors)
             us = measure(contenders(case.problem, what, list(supporting)), tensors, flush)
-            yield {
-                **dataclasses.asdict(case.problem),
-                "dtype": case.dtype,
-                "layout": case.layout,
-                "what": what,
-                "us": us,
-            }
+            yield row_of(case, what, us)
+            chosen[what] = name if name in us else "aten"
+        if has_fused(case.problem):
+            yield row_of(case, "gradients", measure(gradients(case.problem, chosen), tensors, flush))
         del tensors
         torch.cuda.empty_cache()
 
@@ -259,7 +299,7 @@ def evidence(path: Path) -> list[Measured]:
     measured = []
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        if "us" not in row:
+        if row.get("what") not in PASSES:
             continue
         problem = Problem(**{field.name: row[field.name] for field in dataclasses.fields(Problem)})
         dtype = DTYPES[row["dtype"]]
@@ -269,11 +309,11 @@ def evidence(path: Path) -> list[Measured]:
             x, g = (convolutions.channels_last(tensor) for tensor in (x, g))
         tensors = (x, w, g)
         chosen, terms = paths(problem, row["what"], tensors, multiprocessors=132)
+        terms = {name: of for name, of in terms.items() if of}
         channels = problem.channels // problem.groups
         if channels * (problem.out_channels // problem.groups) >= DENSE or channels > MOST_CHANNELS:
             terms["aten"] = aten_terms(problem, dtype.itemsize, x.stride(2) != 1 and problem.length > 1)
-        if terms.keys() & row["us"].keys():  # of some problems no path was measured that there is now
-            measured.append(Measured(row, problem, row["us"], terms, chosen))
+        measured.append(Measured(row, problem, row["us"], terms, chosen))
     return measured
 
 
@@ -362,6 +402,7 @@ class Quality:
     """How far the chosen paths are from the best ones, over the problems whose chosen path was measured."""
 
     problems: int
+    mean: float  # geometric mean of the chosen path's time over the best one's
     total: float  # the chosen paths' time over the best ones'
     beyond_3_percent: float  # share of the problems that take over 1.03 times the best path's time
     beyond_10_percent: float
@@ -369,7 +410,8 @@ class Quality:
 
     def __str__(self):
         return (
-            f"{self.problems} problems take {self.total:.3f} times the best paths' time in all; {self.beyond_3_percent:.1%} take over "
+            f"{self.problems} problems take {self.mean:.3f} times the best path's time in the geometric mean, and {self.total:.3f} times in "
+            f"all; {self.beyond_3_percent:.1%} take over "
             f"1.03 times, {self.beyond_10_percent:.1%} over 1.1 times; {self.slower_than_aten:.1%} are slower than ATen by over 2 %"
         )
 
@@ -382,6 +424,7 @@ def quality(measured: list[Measured], chosen: list[str]) -> Quality:
 
     return Quality(
         len(pairs),
+        math.exp(statistics.mean(math.log(us / min(all.values())) for all, us in pairs)),
         sum(us for _, us in pairs) / sum(min(all.values()) for all, _ in pairs),
         share(us > 1.03 * min(all.values()) for all, us in pairs),
         share(us > 1.10 * min(all.values()) for all, us in pairs),

@@ -2,7 +2,7 @@
 // measurements (python -m benchmarks tune conv1d). Plain host C++.
 #pragma once
 
-#include "conv1d/costs_h100.h"
+#include "conv1d/costs.h"
 #include "conv1d/geometry.h"
 
 namespace gpuopt::conv1d {

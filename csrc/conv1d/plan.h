@@ -6,19 +6,15 @@
 
 #include "conv1d/forward/channel_tiles.h"
 #include "conv1d/forward/channels_last.h"
-#include "conv1d/forward/direct.h"
 #include "conv1d/forward/expand.h"
-#include "conv1d/forward/expand_mma.h"
 #include "conv1d/forward/general.h"
 #include "conv1d/forward/implicit_gemm.h"
 #include "conv1d/forward/polyphase.h"
-#include "conv1d/forward/rows.h"
 #include "conv1d/forward/sliding.h"
 #include "conv1d/forward/small.h"
 #include "conv1d/forward/strided.h"
 #include "conv1d/forward/tap_gemm.h"
 #include "conv1d/forward/toeplitz.h"
-#include "conv1d/forward/toeplitz_chunks.h"
 #include "conv1d/input_gradient/col2im.h"
 #include "conv1d/input_gradient/general.h"
 #include "conv1d/input_gradient/strided.h"
@@ -27,7 +23,6 @@
 #include "conv1d/weight_gradient/chunks.h"
 #include "conv1d/weight_gradient/general.h"
 #include "conv1d/weight_gradient/im2col.h"
-#include "conv1d/weight_gradient/rows.h"
 #include "conv1d/weight_gradient/tap_gemm.h"
 
 namespace gpuopt::conv1d {
@@ -39,12 +34,12 @@ struct AtenPlan {
 
 // Input gradients of stride 1 run as forward convolutions, see transposed().
 using ForwardPath =
-    std::variant<AtenPlan, DirectPlan, ToeplitzPlan, ToeplitzChunksPlan, SlidingPlan, StridedPlan,
-                 PolyphasePlan, RowsPlan, ExpandPlan, ExpandMmaPlan, ImplicitGemmPlan, TapGemmPlan,
+    std::variant<AtenPlan, ToeplitzPlan, SlidingPlan, StridedPlan,
+                 PolyphasePlan, ExpandPlan, ImplicitGemmPlan, TapGemmPlan,
                  ChannelTilesPlan, ChannelsLastPlan, SmallPlan, GeneralPlan>;
 using InputGradientPath =
     std::variant<AtenPlan, StridedGradientPlan, Col2imPlan, GeneralGradientPlan>;
-using WeightGradientPath = std::variant<AtenPlan, WeightChunksPlan, WeightRowsPlan,
+using WeightGradientPath = std::variant<AtenPlan, WeightChunksPlan, 
                                         WeightChannelTilesPlan, WeightChannelsLastPlan, Im2colPlan,
                                         WeightTapGemmPlan, WeightColumnsPlan, WeightGeneralPlan>;
 

@@ -17,8 +17,6 @@ template <typename T>
 concept Single = sizeof(T) == 4;
 template <typename T>
 concept UpToSingle = sizeof(T) <= 4;
-template <typename T>
-concept FromSingle = sizeof(T) >= 4;
 
 // Calls start(std::type_identity<T>()) with the type of a real floating-point dtype.
 template <typename Start>

@@ -185,31 +185,6 @@ struct Rows {
   }
 };
 
-// A block's part of one row, if threads are numbered through all rows. A block covers the end of
-// one row, whole rows, and the beginning of another. In shared memory, a segment holds the vectors
-// under its threads, then the halo:
-//
-//   threads:  | row 0: 3 4 | row 1: 0 1 2 3 4 | row 2: 0 |
-//   tile:     | v v halo   | v v v v v halo   | v halo   |
-struct Segment {
-  uint32_t row;        // among all rows
-  uint32_t block_row;  // within the block
-  uint32_t lane;       // index of this thread within its row
-  uint32_t first;      // index of the segment's first thread within its row
-  uint32_t lanes;      // threads of the segment
-
-  __device__ __forceinline__ Segment(uint32_t block, uint32_t threads, const FastDiv& row_lanes) {
-    row = block * threads;
-    const uint32_t block_lane = row_lanes.divmod(row);
-    block_row = block_lane + threadIdx.x;
-    lane = row_lanes.divmod(block_row);
-    first = block_row == 0 ? block_lane : 0;
-    lanes = min(row_lanes.divisor, lane + threads - threadIdx.x) - first;
-    row += block_row;
-  }
-  __device__ __forceinline__ int32_t index() const { return static_cast<int32_t>(lane - first); }
-};
-
 template <int Count>
 __device__ __forceinline__ void read_vecs(uint4 (&vecs)[Count], const uint4* shared) {
 #pragma unroll

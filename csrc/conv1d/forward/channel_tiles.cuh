@@ -1,7 +1,7 @@
 // Depthwise convolutions of channels-last signals by tiles in shared memory.
 //
 // fp16 and bf16: the tile is transposed on its way to and from shared memory. In between, a warp
-// multiplies the row of a channel with its taps as toeplitz_chunks does.
+// multiplies the row of a channel with its taps as toeplitz_chunks.cuh says.
 //
 // f32: a thread has one channel and slides over positions.
 #pragma once
@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
 #pragma unroll 1
   for (uint32_t i = 0; i < own_channels; ++i) {
     const uint32_t c = warp + 8 * i;
-    convolve_chunks<T, kVecs>(rows.row(c), taps_of(i) + kTapsBefore, /*ahead=*/0, /*dilation=*/1,
-                              args.matrices, args, load_bias<T>(args, tile.channel + c));
+    convolve_chunks<T, kVecs>(rows.row(c), taps_of(i) + kTapsBefore, args,
+                              load_bias<T>(args, tile.channel + c));
   }
   __syncthreads();
 

@@ -11,35 +11,73 @@
 
 namespace gpuopt::conv1d {
 
-template <typename T, int kProducts>
-constexpr int kExpandPitch = expand_pitch(kProducts, sizeof(T));
+// What a block computes: channels of one alignment class, for one tile of positions.
+template <typename T>
+struct ExpandBlock {
+  uint32_t tile, group, first_channel, channels;
+  T* to;  // the first channel
+  const T *from, *weight;
+  int32_t misaligned;  // values from an aligned address to the first output
 
-// A block computes channels of one alignment class. An output has at most kProducts multiply-adds.
+  __device__ __forceinline__ explicit ExpandBlock(const ExpandArgs& args) {
+    uint32_t image = blockIdx.x;
+    const uint32_t channel_class = args.cycle.divmod(image), cycle = args.cycle.divisor;
+    tile = args.tiles.divmod(image);
+    const uint32_t part = args.parts.divmod(image);
+    group = args.groups.divmod(image);
+    first_channel = channel_class + part * args.block_channels * cycle;
+    channels = first_channel >= args.out_channels
+                   ? 0
+                   : min(args.block_channels, (args.out_channels - first_channel + cycle - 1) / cycle);
+    to = static_cast<T*>(args.to) + image * args.to_batch +
+         (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
+    from = static_cast<const T*>(args.from) + image * args.from_batch +
+           int64_t{group} * args.in_channels * args.from_channel;
+    weight = static_cast<const T*>(args.weight) + group * args.weight_group +
+             first_channel * args.weight_out;
+    misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % args.aligned);
+  }
+
+  // The bias of the block's channel m.
+  __device__ __forceinline__ compute_t<T> bias(const ExpandArgs& args, uint32_t m) const {
+    return load_bias<T>(
+        args, int64_t{group} * args.out_channels + first_channel + m * args.cycle.divisor);
+  }
+  // Values from an aligned vector to value `first` of input channel c.
+  __device__ __forceinline__ int32_t ahead_of(const ExpandArgs& args, int32_t first,
+                                              uint32_t c) const {
+    return offset_in_vec(from + c * args.from_channel + first);
+  }
+  // Starts copying the inputs from value `first` on.
+  __device__ __forceinline__ void copy_inputs(const ExpandArgs& args, uint4* vecs,
+                                              int32_t first) const {
+    const Rows<T> rows{args.first_vec, args.last_vec};
+    for (uint32_t c = 0; c < args.in_channels; ++c) {
+      rows.copy_vecs(vecs + c * args.row_vecs, from + c * args.from_channel,
+                     first - ahead_of(args, first, c), static_cast<int32_t>(args.from_size),
+                     static_cast<int32_t>(args.row_vecs), static_cast<int32_t>(threadIdx.x),
+                     kChunkThreads);
+    }
+  }
+};
+
+// An output has at most kProducts multiply-adds.
 template <typename T, int kProducts>
-__global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof(T)))
+__global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts))
     expand_kernel(const __grid_constant__ ExpandArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kVecSize<T>, kPitch = kExpandPitch<T, kProducts>;
+  constexpr int N = kVecSize<T>, kPitch = expand_pitch(kProducts);
   extern __shared__ uint4 shared[];
   launch_dependents();
-  uint32_t image = blockIdx.x;
-  const uint32_t channel_class = args.cycle.divmod(image);
-  const uint32_t tile = args.tiles.divmod(image);
-  const uint32_t part = args.parts.divmod(image);
-  const uint32_t group = args.groups.divmod(image);
-  const uint32_t cycle = args.cycle.divisor;
+  const ExpandBlock<T> block(args);
   grid_dependency_wait();
+  if (block.channels == 0) return;
 
   // Shared memory: each channel's taps and bias, then the inputs under the block's outputs.
   C* const taps = reinterpret_cast<C*>(shared);
   uint4* const vecs = shared + args.block_channels * kPitch / (kVecBytes / sizeof(C));
-  const uint32_t first_channel = channel_class + part * args.block_channels * cycle;
-  if (first_channel >= args.out_channels) return;
-  const uint32_t channels =
-      min(args.block_channels, (args.out_channels - first_channel + cycle - 1) / cycle);
-  const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
-                          first_channel * args.weight_out;
   const auto products = static_cast<uint32_t>(args.in_channels * args.taps);
+  const uint32_t cycle = args.cycle.divisor, channels = block.channels;
   // Load taps and biases.
   for (uint32_t i = threadIdx.x; i < channels * kPitch; i += kChunkThreads) {
     const uint32_t m = i / kPitch, product = i % kPitch;
@@ -47,33 +85,17 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
     const uint32_t k = product - c * args.taps;
     C value = 0;
     if (product < products) {
-      value = to_compute(
-          weight[int64_t{m} * cycle * args.weight_out + c * args.weight_in + k * args.weight_tap]);
-    } else if (product == kProducts && args.bias != nullptr) {
-      const int64_t channel = int64_t{group} * args.out_channels + first_channel + m * cycle;
-      value = to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+      value = to_compute(block.weight[int64_t{m} * cycle * args.weight_out + c * args.weight_in +
+                                      k * args.weight_tap]);
+    } else if (product == kProducts) {
+      value = block.bias(args, m);
     }
     taps[i] = value;
   }
-  T* to = static_cast<T*>(args.to) + image * args.to_batch +
-          (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
-  const auto misaligned =
-      static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % args.aligned);
-  const int32_t first_output = static_cast<int32_t>(tile * (kChunkThreads * N)) - misaligned;
+  const int32_t first_output =
+      static_cast<int32_t>(block.tile * (kChunkThreads * N)) - block.misaligned;
   const int32_t first_value = first_output * args.step - static_cast<int32_t>(args.padding);
-  const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
-                        int64_t{group} * args.in_channels * args.from_channel;
-  const auto ahead_of = [&](uint32_t c) {
-    return offset_in_vec(from + c * args.from_channel + first_value);
-  };
-  const Rows<T> rows{args.first_vec, args.last_vec};
-  // Load inputs.
-  for (uint32_t c = 0; c < args.in_channels; ++c) {
-    rows.copy_vecs(vecs + c * args.row_vecs, from + c * args.from_channel,
-                   first_value - ahead_of(c), static_cast<int32_t>(args.from_size),
-                   static_cast<int32_t>(args.row_vecs), static_cast<int32_t>(threadIdx.x),
-                   kChunkThreads);
-  }
+  block.copy_inputs(args, vecs, first_value);
   wait_for_copies();
   __syncthreads();
 
@@ -82,7 +104,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
     const T* const values = reinterpret_cast<const T*>(vecs);
     const auto first = static_cast<int32_t>(threadIdx.x) * N * args.step;
     uint32_t c = 0;
-    int32_t offset = first + ahead_of(0), k = 0;
+    int32_t offset = first + block.ahead_of(args, first_value, 0), k = 0;
 #pragma unroll
     for (int i = 0; i < kProducts; ++i) {
 #pragma unroll
@@ -93,7 +115,8 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
       if (++k == args.taps) {
         k = 0;
         ++c;
-        offset = first + static_cast<int32_t>(c * args.row_vecs) * N + ahead_of(c);
+        offset = first + static_cast<int32_t>(c * args.row_vecs) * N +
+                 block.ahead_of(args, first_value, c);
       }
     }
   }
@@ -103,7 +126,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
   const auto size = static_cast<int32_t>(args.to_size);
   if (begin >= size) return;
   const bool whole = begin >= 0 && begin <= size - N;
-  to += begin;
+  T* to = block.to + begin;
 #pragma unroll 1
   for (uint32_t m = 0; m < channels; ++m) {
     C own[kPitch];

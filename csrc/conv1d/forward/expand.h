@@ -1,4 +1,5 @@
 // Few into many channels: inputs stay in registers while a block loops over the output channels.
+// fp16 and bf16 run on tensor cores, see expand_mma.cuh.
 #pragma once
 
 #include "conv1d/cost.h"
@@ -20,20 +21,18 @@ struct ExpandArgs {
   uint32_t aligned;                    // alignment of a block's outputs, in values
   FastDiv tiles, cycle;                // tiles of outputs per row, classes of channels
   FastDiv parts, groups;
+  uint32_t iterations = 1;  // fp16 and bf16: of a warp over positions
   Activation activation;
 };
 
-// Values per output channel in shared memory: its taps and bias, rounded up to whole vectors.
-constexpr int64_t expand_pitch(int products, int64_t item) {
-  return item == 8 ? (products + 2) / 2 * 2 : (products + 4) / 4 * 4;
-}
+constexpr int kExpandMmaParts = 2;  // fp16 and bf16: parts of 32 positions that a warp has at once
 
-// Blocks per SM, limited by registers. A thread needs registers for the inputs under a vector of
-// outputs, for the taps, and 20 more.
-constexpr int expand_blocks(int products, int64_t item) {
-  const int words = 4 * products + static_cast<int>(item / 4) * (products + 3) + 20;
-  return std::min(8, 512 / words);
-}
+// f32: values per output channel in shared memory: its taps and bias, rounded up to whole vectors.
+GPUOPT_HOST_DEVICE constexpr int expand_pitch(int products) { return (products + 4) / 4 * 4; }
+
+// f32: blocks per SM, limited by registers. A thread needs registers for the inputs under a vector
+// of outputs, for the taps, and 20 more.
+constexpr int expand_blocks(int products) { return std::min(8, 512 / (5 * products + 23)); }
 
 // The path supports only problems with at least this many output channels that are aligned alike.
 constexpr int64_t kExpandChannels = 8;
@@ -97,43 +96,90 @@ inline ExpandArgs expand_args(const Problem& p, const ExpandChannels& channels, 
 struct ExpandPlan : PathPlan<ExpandArgs> {
   static constexpr const char* kName = "expand";
   static constexpr const Costs& kCosts = costs::kExpand;
-  int products;  // multiply-adds per output that the kernel is compiled for
+  // Multiply-adds per output that the kernel is compiled for. fp16 and bf16 have 16 or 32, one or
+  // two mma.
+  int products;
 
   static std::optional<ExpandPlan> make(const Problem& p, const Device& device) {
-    const int64_t products = macs_per_output(p);
-    if (item_of(p) != 4 || products > 16 || !has_plain_rows(p)) return {};
-    const int64_t item = item_of(p), values = kAccessBytes / item;
+    if (item_of(p) == 8 || macs_per_output(p) > (is_half(p) ? 32 : 16) || !has_plain_rows(p)) {
+      return {};
+    }
     ExpandChannels channels(p);
     if (channels.in_class < kExpandChannels) return {};
     ExpandPlan plan;
-    plan.products = products <= 4 ? 4 : static_cast<int>(ceil_div<int64_t>(products, 2) * 2);
-    if (plan.products == 14) plan.products = 16;
-    const int64_t tile_outputs = kChunkThreads * values;
-    const int64_t row_tiles = ceil_div(p.to.size + channels.slack(p), tile_outputs);
-    const int64_t row_vecs = ceil_div((tile_outputs - 1) * p.stride + span_of(p) + values, values);
+    const bool fits = is_half(p) ? plan.fit_mma(p, device, channels) : plan.fit(p, device, channels);
+    if (!fits) return {};
+    return plan;
+  }
+
+  Terms terms(const Problem& p, const Device& device) const {
+    const double fill = fill_of(launch, device);
+    const double inputs =
+        static_cast<double>(launch.shared_bytes) * blocks_per_sm(launch, device) / 1e5;
+    const double channels = args.block_channels;
+    if (is_half(p)) {
+      const double mma = channels * products / 64;
+      const int resident =
+          static_cast<int>(std::clamp<size_t>((227 << 10) / (launch.shared_bytes + 1024), 1, 8));
+      // Terms: inputs, mma in waves, mma per SM.
+      return {inputs, waves_of(launch, device, resident) * mma, mma * fill};
+    }
+    const double macs = channels * static_cast<double>(macs_per_output(p));
+    // Terms: multiply-adds per thread and per SM, inputs, output channels.
+    return {macs, macs * fill, inputs, channels * fill};
+  }
+
+ private:
+  bool fit(const Problem& p, const Device& device, ExpandChannels channels) {
+    constexpr int64_t kValues = kAccessBytes / 4, kOutputs = kChunkThreads * kValues;
+    products = std::max(static_cast<int>(ceil_div<int64_t>(macs_per_output(p), 2) * 2), 4);
+    if (products == 14) products = 16;
+    const int64_t tiles = ceil_div(p.to.size + channels.slack(p), kOutputs);
+    const int64_t vecs = ceil_div((kOutputs - 1) * p.stride + span_of(p) + kValues, kValues);
     channels.block = std::min<int64_t>(channels.in_class, 128);
-    const int64_t bytes = channels.block * expand_pitch(plan.products, item) * item +
-                          p.from.channels * row_vecs * kAccessBytes;
-    if (bytes > kSharedBytes) return {};
-    const int64_t others = p.batch * p.groups * channels.cycle * row_tiles;
+    const int64_t bytes =
+        channels.block * expand_pitch(products) * 4 + p.from.channels * vecs * kAccessBytes;
+    if (bytes > kSharedBytes) return false;
+    const int64_t others = p.batch * p.groups * channels.cycle * tiles;
     // More blocks shorten the tail in which some SMs are idle.
     while (channels.block >= 32 &&
            others * ceil_div(channels.in_class, channels.block) <= int64_t{device.sms} * 48) {
       channels.block = ceil_div<int64_t>(channels.block, 8) * 4;
     }
-    const int64_t blocks = channels.share(device, others, 4);
-    plan.launch = launch_shape(blocks, kChunkThreads, bytes);
-    plan.args = expand_args(p, channels, row_tiles, row_vecs);
-    return plan;
+    launch = launch_shape(channels.share(device, others, 4), kChunkThreads, bytes);
+    args = expand_args(p, channels, tiles, vecs);
+    return true;
   }
 
-  Terms terms(const Problem& p, const Device& device) const {
-    const double channels = args.block_channels, fill = fill_of(launch, device);
-    const double macs = channels * static_cast<double>(macs_per_output(p));
-    // Terms: multiply-adds per thread and per SM, inputs, output channels.
-    return {macs, macs * fill,
-            static_cast<double>(launch.shared_bytes) * blocks_per_sm(launch, device) / 1e5,
-            channels * fill};
+  bool fit_mma(const Problem& p, const Device& device, ExpandChannels channels) {
+    constexpr int64_t kPositions = kChunkThreads * kExpandMmaParts;
+    products = macs_per_output(p) <= 16 ? 16 : 32;
+    channels.block = std::min<int64_t>(ceil_div<int64_t>(channels.in_class, 16) * 16, 256);
+    const auto tiles_of = [&](int64_t iterations) {
+      return ceil_div(p.to.size + channels.slack(p), iterations * kPositions);
+    };
+    const auto vecs_of = [&](int64_t iterations) {
+      return ceil_div<int64_t>((iterations * kPositions - 1) * p.stride + span_of(p) + 8, 8);
+    };
+    const auto bytes_of = [&](int64_t iterations) {
+      return channels.block * ((products + 8) * 2 + 4) +
+             p.from.channels * vecs_of(iterations) * kAccessBytes;
+    };
+    const int64_t others = p.batch * p.groups * channels.cycle;
+    // More iterations amortise the loads of the taps. Each SM keeps at least 8 blocks.
+    int64_t iterations = 1;
+    while ((iterations + 1) * channels.block <= 96 &&
+           bytes_of(iterations + 1) <= kSharedBytes / 2 &&
+           others * tiles_of(iterations + 1) >= 8 * device.sms) {
+      ++iterations;
+    }
+    const int64_t bytes = bytes_of(iterations);
+    if (bytes > kSharedBytes) return false;
+    const int64_t blocks = channels.share(device, others * tiles_of(iterations), 16);
+    launch = launch_shape(blocks, kChunkThreads, bytes);
+    args = expand_args(p, channels, tiles_of(iterations), vecs_of(iterations));
+    args.iterations = static_cast<uint32_t>(iterations);
+    return true;
   }
 };
 

@@ -8,7 +8,6 @@
 #include "conv1d/device/launch.cuh"
 #include "conv1d/device/mma.cuh"
 #include "conv1d/forward/expand.cuh"
-#include "conv1d/forward/expand_mma.h"
 
 namespace gpuopt::conv1d {
 
@@ -22,53 +21,28 @@ __device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4*
 // An output has up to 16 * kSteps multiply-adds. Missing taps and inputs are 0.
 template <typename T, int kSteps, bool kActivates>
 __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 6)
-    expand_mma_kernel(const __grid_constant__ ExpandMmaArgs args) {
+    expand_mma_kernel(const __grid_constant__ ExpandArgs args) {
   constexpr int N = kVecSize<T>;
   // A row of taps has an extra vector, so that ldmatrix has no bank conflicts.
   constexpr int kPitch = 16 * kSteps + N, kRowVecs = kPitch / N;
   constexpr int kParts = kExpandMmaParts;
   extern __shared__ uint4 shared[];
   launch_dependents();
-  uint32_t image = blockIdx.x;
-  const uint32_t channel_class = args.cycle.divmod(image);
-  const uint32_t tile = args.tiles.divmod(image);
-  const uint32_t part = args.parts.divmod(image);
-  const uint32_t group = args.groups.divmod(image);
-  const uint32_t cycle = args.cycle.divisor;
-  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const uint32_t first_channel = channel_class + part * args.block_channels * cycle;
+  const ExpandBlock<T> block(args);
   grid_dependency_wait();
-  if (first_channel >= args.out_channels) return;
+  const uint32_t channels = block.channels, cycle = args.cycle.divisor;
+  if (channels == 0) return;
 
-  const uint32_t channels =
-      min(args.block_channels, (args.out_channels - first_channel + cycle - 1) / cycle);
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const uint32_t rows = (channels + 15) / 16 * 16;
   T* const taps = reinterpret_cast<T*>(shared);
   float* const biases = reinterpret_cast<float*>(shared + args.block_channels * kRowVecs);
   uint4* const vecs = shared + args.block_channels * kRowVecs + args.block_channels / 4;
-  T* const to = static_cast<T*>(args.to) + image * args.to_batch +
-                (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
-  const auto misaligned =
-      static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % args.aligned);
   const int32_t block_positions =
       static_cast<int32_t>(args.iterations) * (kChunkThreads / 32) * 32 * kParts;
-  const int32_t block_begin = static_cast<int32_t>(tile) * block_positions - misaligned;
+  const int32_t block_begin = static_cast<int32_t>(block.tile) * block_positions - block.misaligned;
   const int32_t first = block_begin * args.step - static_cast<int32_t>(args.padding);
-  const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
-                        int64_t{group} * args.in_channels * args.from_channel;
-  const auto ahead_of = [&](uint32_t c) {
-    return offset_in_vec(from + c * args.from_channel + first);
-  };
-  // Load inputs.
-  const Rows<T> input_rows{args.first_vec, args.last_vec};
-  for (uint32_t c = 0; c < args.in_channels; ++c) {
-    input_rows.copy_vecs(vecs + c * args.row_vecs, from + c * args.from_channel,
-                         first - ahead_of(c), static_cast<int32_t>(args.from_size),
-                         static_cast<int32_t>(args.row_vecs), static_cast<int32_t>(threadIdx.x),
-                         kChunkThreads);
-  }
-  const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
-                          first_channel * args.weight_out;
+  block.copy_inputs(args, vecs, first);
   // Load taps and biases.
   for (uint32_t m = threadIdx.x; m < rows; m += kChunkThreads) {
     uint4* const row = shared + m * kRowVecs;
@@ -78,7 +52,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     if (m < channels) {
       T* own = taps + m * kPitch;
       for (uint32_t c = 0; c < args.in_channels; ++c) {
-        const T* value = weight + int64_t{m} * cycle * args.weight_out + c * args.weight_in;
+        const T* value = block.weight + int64_t{m} * cycle * args.weight_out + c * args.weight_in;
 #pragma unroll 1
         for (int32_t first = 0; first < args.taps; first += 16) {
           // All 16 loads are in flight at once.
@@ -93,10 +67,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
           }
         }
       }
-      if (args.bias != nullptr) {
-        const int64_t channel = int64_t{group} * args.out_channels + first_channel + m * cycle;
-        bias = to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
-      }
+      bias = block.bias(args, m);
     }
     biases[m] = bias;
   }
@@ -112,7 +83,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     const auto product = static_cast<int32_t>(i / 4 * 16 + i / 2 % 2 * 8 + 2 * (lane % 4) + i % 2);
     const int32_t c = product / args.taps, k = product - c * args.taps;
     offsets[i / 4][i % 4] = product < products ? c * static_cast<int32_t>(args.row_vecs) * N +
-                                                     ahead_of(c) + k * args.dilation
+                                                     block.ahead_of(args, first, c) + k * args.dilation
                                                : -1;
   }
   const T* const values = reinterpret_cast<const T*>(vecs);
@@ -168,7 +139,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
         const uint32_t channel = m + 8 * row + lane / 4;
         if (channel >= channels) break;
         const float bias = biases[channel];
-        T* const out = to + int64_t{channel} * cycle * args.to_channel;
+        T* const out = block.to + int64_t{channel} * cycle * args.to_channel;
 #pragma unroll
         for (int p = 0; p < kParts; ++p) {
           float own[8];
@@ -191,11 +162,11 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
 }
 
 template <Half T>
-auto kernel_of(const ExpandMmaPlan& plan) {
+auto kernel_of(const ExpandPlan& plan) {
   if (plan.args.activation == Activation::kNone) {
-    return plan.steps == 1 ? expand_mma_kernel<T, 1, false> : expand_mma_kernel<T, 2, false>;
+    return plan.products == 16 ? expand_mma_kernel<T, 1, false> : expand_mma_kernel<T, 2, false>;
   }
-  return plan.steps == 1 ? expand_mma_kernel<T, 1, true> : expand_mma_kernel<T, 2, true>;
+  return plan.products == 16 ? expand_mma_kernel<T, 1, true> : expand_mma_kernel<T, 2, true>;
 }
 
 }  // namespace gpuopt::conv1d

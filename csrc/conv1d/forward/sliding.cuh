@@ -1,10 +1,9 @@
-// f32 and f64 of stride 1: a warp computes one tile after another from shared memory.
+// f32 of stride 1: a warp computes one tile after another from shared memory.
 #pragma once
 
 #include <type_traits>
 
 #include "conv1d/device/chunk.cuh"
-#include "conv1d/device/slide.cuh"
 #include "conv1d/forward/sliding.h"
 
 namespace gpuopt::conv1d {
@@ -18,13 +17,11 @@ constexpr int kSecondVec = 32;
 // Calls visit with `ahead` as a constant, so that register indices are constants.
 template <typename T, typename Visit>
 __device__ __forceinline__ void with_ahead(int32_t ahead, const Visit& visit) {
-  constexpr int N = kVecSize<T>;
-  static_assert(N == 2 || N == 4);
-  if (N == 2 || ahead < 2) {
+  static_assert(kVecSize<T> == 4);
+  if (ahead < 2) {
     ahead == 0 ? visit(std::integral_constant<int, 0>()) : visit(std::integral_constant<int, 1>());
   } else {
-    ahead == 2 ? visit(std::integral_constant<int, N - 2>())
-               : visit(std::integral_constant<int, N - 1>());
+    ahead == 2 ? visit(std::integral_constant<int, 2>()) : visit(std::integral_constant<int, 3>());
   }
 }
 
@@ -109,8 +106,27 @@ __device__ __forceinline__ void slide_over(compute_t<T> (&sums)[2][N], const uin
   windows.template add<2, false>(sums, taps + 2 * N, count - 2 * N);
 }
 
+// slide_over() for dilated taps. Each tap loads a window of its own, from byte `position` of the
+// row on.
+template <typename T, int P>
+__device__ __forceinline__ void visit_taps(compute_t<T> (&sums)[P], const uint4* vecs,
+                                           uint32_t position, uint32_t step,
+                                           const compute_t<T>* taps, int32_t count) {
+  constexpr int N = kVecSize<T>;
+#pragma unroll 2
+  for (int32_t k = 0; k < count; ++k) {
+    uint4 raw[P / N + 1];
+    read_vecs(raw, vecs + position / kVecBytes);
+    compute_t<T> window[P];
+    shift_in<T, P / N>(window, raw, position % kVecBytes);
+#pragma unroll
+    for (int i = 0; i < P; ++i) sums[i] = multiply_add(taps[k], window[i], sums[i]);
+    position += step;
+  }
+}
+
 template <typename T, bool kDilated>
-__global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
+__global__ void __launch_bounds__(kChunkThreads, 8)
     sliding_kernel(const __grid_constant__ ChunkArgs args) {
   using C = compute_t<T>;
   constexpr int N = kVecSize<T>, kTile = kTileOutputs<T>;
@@ -182,7 +198,7 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
   }
 }
 
-template <FromSingle T>
+template <Single T>
 auto kernel_of(const SlidingPlan& plan) {
   return plan.dilated ? sliding_kernel<T, true> : sliding_kernel<T, false>;
 }

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   }
 }
 
-template <typename T>
+template <UpToSingle T>
 auto kernel_of(const StridedPlan&) {
   return strided_kernel<T>;
 }

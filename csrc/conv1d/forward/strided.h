@@ -13,7 +13,7 @@ struct StridedPlan : ChunkPlan {
   static constexpr const Costs& kCosts = costs::kStrided;
 
   static std::optional<StridedPlan> make(const Problem& p, const Device& device) {
-    if (!has_plain_rows(p) || has_unit_stride(p)) return {};
+    if (item_of(p) == 8 || !has_plain_rows(p) || has_unit_stride(p)) return {};
     const int64_t values = kAccessBytes / item_of(p), span = span_of(p) + values - 1;
     const int64_t taps_pitch = whole_taps(p);
     const auto vecs_of = [&](int64_t tiles) {

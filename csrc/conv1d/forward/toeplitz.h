@@ -6,26 +6,21 @@
 
 namespace gpuopt::conv1d {
 
-// Chunks of up to `most` tiles of `outputs`. An mma multiplies 16 rows of B, so the taps have zeros
-// before and behind them.
-inline std::optional<ChunkPlan> fit_toeplitz(const Problem& p, const Device& device,
-                                             int64_t outputs, int64_t most) {
-  const int64_t values = kAccessBytes / item_of(p), span = span_of(p);
-  const int64_t taps_pitch = ceil_div<int64_t>(span + 38, values) * values;
-  const auto vecs_of = [&](int64_t tiles) {
-    return tiles * outputs / values + (span + 14) / 16 * 2 + 1;
-  };
-  return fit_chunks(p, device, tiles_of_row(p, outputs, kSectorBytes), most, taps_pitch,
-                    taps_pitch * item_of(p), vecs_of);
-}
-
 struct ToeplitzPlan : ChunkPlan {
   static constexpr const char* kName = "toeplitz";
   static constexpr const Costs& kCosts = costs::kToeplitz;
 
   static std::optional<ToeplitzPlan> make(const Problem& p, const Device& device) {
     if (!is_half(p) || !has_plain_rows(p) || !has_unit_stride(p)) return {};
-    const auto chunks = fit_toeplitz(p, device, tile_outputs(item_of(p)), /*most=*/6);
+    const int64_t values = kAccessBytes / item_of(p), span = span_of(p);
+    const int64_t outputs = tile_outputs(item_of(p));
+    // An mma multiplies 16 rows of B, so the taps have zeros before and behind them.
+    const int64_t taps_pitch = ceil_div<int64_t>(span + 38, values) * values;
+    const auto vecs_of = [&](int64_t tiles) {
+      return tiles * outputs / values + (span + 14) / 16 * 2 + 1;
+    };
+    const auto chunks = fit_chunks(p, device, tiles_of_row(p, outputs, kSectorBytes), /*most=*/6,
+                                   taps_pitch, taps_pitch * item_of(p), vecs_of);
     if (!chunks) return {};
     return ToeplitzPlan{*chunks};
   }

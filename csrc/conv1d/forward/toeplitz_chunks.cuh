@@ -1,4 +1,4 @@
-// Toeplitz products of long filters. A row of A is a chunk of the outputs' row, not a vector of it.
+// Toeplitz products of the rows of channel_tiles, in place. A row of A is a chunk of the outputs' row, not a vector of it.
 // With chunks of 3 vectors:
 //
 //   row:  v0 v1 v2 | v3 v4 v5 | v6 v7 v8 | ...      vectors of 8 positions
@@ -13,9 +13,7 @@
 // different banks.
 #pragma once
 
-#include "conv1d/device/launch.cuh"
 #include "conv1d/forward/toeplitz.cuh"
-#include "conv1d/forward/toeplitz_chunks.h"
 
 namespace gpuopt::conv1d {
 
@@ -64,25 +62,22 @@ __device__ __forceinline__ uint32_t chunk_pair(uint32_t pair) {
   return (lane / 4 + pair % 2 * 8) * kVecs * 8 + pair / 2 * 8 + lane % 4 * 2;
 }
 
-// Computes the outputs of 16 chunks. They replace the inputs in `row`, whose first tap lies `ahead`
-// values behind.
+// Computes the outputs of 16 chunks. They replace the inputs in `row`.
 template <typename T, int kVecs, typename Args>
-__device__ __forceinline__ void convolve_chunks(uint4* row, const T* taps, int32_t ahead,
-                                                int32_t dilation, uint32_t matrices,
-                                                const Args& args, float bias) {
+__device__ __forceinline__ void convolve_chunks(uint4* row, const T* taps, const Args& args,
+                                                float bias) {
   const uint32_t lane = threadIdx.x % 32;
   float sums[kVecs][4] = {};
   multiply_chunks<T, kVecs>(sums, row + lane % 16 * kVecs + lane / 16,
-                            taps + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
-                            matrices);
+                            taps + 2 * (lane % 4) - static_cast<int32_t>(lane / 4), args.matrices);
   Vec<T, 2> rounded[2 * kVecs];
   finish_sums(rounded, sums, args, bias, [&](uint32_t output) {
     const T* const input =
-        reinterpret_cast<const T*>(row) + ahead + chunk_pair<kVecs>(output / 2) + output % 2;
+        reinterpret_cast<const T*>(row) + chunk_pair<kVecs>(output / 2) + output % 2;
     float sum = 0;
 #pragma unroll 1
     for (int32_t k = 0; k < args.taps; ++k) {
-      sum = multiply_add(to_compute(input[k * dilation]), to_compute(taps[k * dilation]), sum);
+      sum = multiply_add(to_compute(input[k]), to_compute(taps[k]), sum);
     }
     return sum;
   });
@@ -91,63 +86,6 @@ __device__ __forceinline__ void convolve_chunks(uint4* row, const T* taps, int32
   for (uint32_t pair = 0; pair < 2 * kVecs; ++pair) {
     store_vec(reinterpret_cast<T*>(row) + chunk_pair<kVecs>(pair), rounded[pair]);
   }
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kChunkThreads, 8)
-    toeplitz_chunks_kernel(const __grid_constant__ ChunkArgs args) {
-  constexpr int N = kVecSize<T>, kVecs = kLongVecs, kTile = kVecs * kMmaOutputs;
-  extern __shared__ uint4 shared[];
-  __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
-  launch_dependents();
-  const uint32_t lane = threadIdx.x % 32;
-  const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
-  uint4* const vecs = shared + threadIdx.x / 32 * (args.warp_vecs + args.taps_pitch / N);
-  uint4* const tap_vecs = vecs + args.warp_vecs;
-  T* const taps = reinterpret_cast<T*>(tap_vecs) + kTapsBefore;
-  WarpCopies<1> copies(barriers[threadIdx.x / 32]);
-  grid_dependency_wait();
-  if (warp >= args.warps) return;
-
-  // Load inputs, and taps with zeros before, behind and (with dilation) between them.
-  const Chunk<T, kTile> chunk(args, warp);
-  const auto dilation = static_cast<int32_t>(args.dilation.divisor);
-  const int32_t ahead = chunk.ahead(args, 0);
-  const int32_t matrices = ((args.taps - 1) * dilation + ahead + 7) / 16 + 1;
-  chunk.copy(args, copies, vecs, 0,
-             static_cast<int32_t>(args.warp_tiles) * (kTile / N) + 2 * matrices - 1);
-#pragma unroll 1
-  for (uint32_t i = lane; i < args.taps_pitch / N; i += 32) tap_vecs[i] = uint4{};
-  __syncwarp();
-#pragma unroll 4
-  for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
-    taps[k * dilation] = chunk.weight[k * args.weight_tap];
-  }
-  const float bias = load_bias<T>(args, chunk.channel);
-  copies.wait();
-  __syncwarp();
-
-#pragma unroll 1
-  for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
-    // Multiply. No later tile reads the inputs.
-    uint4* const own = vecs + tile * (kTile / N);
-    convolve_chunks<T, kVecs>(own, taps, ahead, dilation, static_cast<uint32_t>(matrices), args,
-                              bias);
-    __syncwarp();
-
-    // Store.
-    const int32_t begin = chunk.begin + static_cast<int32_t>(tile) * kTile;
-#pragma unroll
-    for (uint32_t i = lane; i < kTile / N; i += 32) {
-      const int32_t position = begin + static_cast<int32_t>(i) * N;
-      store_edge(chunk.to, position, args.to_size, vec_of<T>(own[i]));
-    }
-  }
-}
-
-template <Half T>
-auto kernel_of(const ToeplitzChunksPlan&) {
-  return toeplitz_chunks_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

@@ -30,11 +30,10 @@ std::string conv1d_paths(const at::Tensor& input, const at::Tensor& weight,
   for_each_path(call.problem, call.pass, device, [&](const auto& path, const Problem& laid) {
     std::visit(
         [&](const auto& own) {
+          lines << '\n' << own.kName;
           if constexpr (requires { own.kCosts; }) {
             const Terms terms = own.terms(laid, device);
-            lines << '\n'
-                  << own.kName << ' ' << cost_of(own.kCosts, laid, terms) << " 1 "
-                  << traffic_of(laid);
+            lines << ' ' << cost_of(own.kCosts, laid, terms) << " 1 " << traffic_of(laid);
             for (double term : terms) lines << ' ' << term;
           }
         },

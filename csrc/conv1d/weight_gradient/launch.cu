@@ -5,7 +5,6 @@
 #include "conv1d/weight_gradient/chunks.cuh"
 #include "conv1d/weight_gradient/general.cuh"
 #include "conv1d/weight_gradient/im2col.cuh"
-#include "conv1d/weight_gradient/rows.cuh"
 #include "conv1d/weight_gradient/tap_gemm.cuh"
 
 namespace gpuopt::conv1d {
