@@ -39,7 +39,7 @@ EMULATION_FLAGS = ["-w", "-fsanitize=alignment"]
 NOT_OPTIMISED = ("elementwise", "reduce", "scan", "segment", "selective_scan", "spmm")
 FATAL = ["-fno-sanitize-recover=all"]
 # Kernels of a room that run kernels of another one.
-BORROWED = {"segment": "index_add/device", "spmm": "index_add/device"}
+BORROWED = {"index_add": ("index_sort",), "segment": ("index_sort",), "spmm": ("graph_attention", "index_sort", "rows")}
 # Rooms with a ladder step that runs the kernel of the production operator.
 PRODUCTION_STEPS = ("matmul",)
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
@@ -65,9 +65,9 @@ def translate_room(shim: Path) -> list[Path]:
     folder = FOLDER / "emulation" / name
     sources = []
     found = [*(csrc / "common").iterdir(), *(csrc / room).rglob("*")]
-    if room in BORROWED:
-        found += [*(csrc / BORROWED[room]).iterdir(), *(csrc / Path(BORROWED[room]).parts[0]).rglob("*.h")]
-    for path in sorted(set(found)):
+    for other in BORROWED.get(room, ()):
+        found += (csrc / other).rglob("*")
+    for path in sorted(found):
         if path.suffix not in (".h", ".cuh", ".cu"):
             continue
         replacement = EMULATION / path.name

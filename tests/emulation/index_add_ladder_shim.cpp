@@ -1,11 +1,10 @@
 // C entry point to the emulated ladder of index_add, for test_index_add_ladder.py.
-#include "index_add/device/index_add_sort.cu"  // the ladder calls the sort of the room
 #include "index_add/ladder/index_add_ladder.h"
 #include "ladder_shim.h"
 
-namespace gpuopt::index_add {
+namespace gpuopt::index_sort {
 alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint64_t)];
-}  // namespace gpuopt::index_add
+}  // namespace gpuopt::index_sort
 
 using namespace gpuopt;
 using namespace gpuopt::index_add;

@@ -1,10 +1,13 @@
 // C entry points to the emulated index_add launchers, for index_add_model.py.
 #include "../plan/index_add_problem.h"
 #include "common/describe.h"
-#include "index_add/device/index_add_sort.cuh"
 #include "index_add/index_add.h"
 #include "limits.h"
 #include "poisoned_workspace.h"
+
+namespace gpuopt::index_sort {
+alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint64_t) + 8];
+}  // namespace gpuopt::index_sort
 
 namespace gpuopt::index_add {
 // Shared memory: the most per block on sm_90, which is more than any kernel gets here.
@@ -12,7 +15,6 @@ alignas(16) uint4 staged[(48 << 10) / sizeof(uint4)];
 alignas(16) uint4 hot_sums[kHotSharedBytes / sizeof(uint4) + 64];  // the last 64 must not change
 alignas(16) uint4 tile_memory[(48 << 10) / sizeof(uint4)];
 alignas(16) uint4 shared_bins[(227 << 10) / sizeof(uint4)];
-alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint64_t) + 8];
 alignas(16) uint4 line_memory[(227 << 10) / sizeof(uint4)];
 }  // namespace gpuopt::index_add
 

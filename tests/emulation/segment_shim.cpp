@@ -2,9 +2,9 @@
 #include "poisoned_workspace.h"
 #include "segment/segment.h"
 
-namespace gpuopt::index_add {
+namespace gpuopt::index_sort {
 alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint64_t) + 8];
-}  // namespace gpuopt::index_add
+}  // namespace gpuopt::index_sort
 
 using namespace gpuopt;
 using namespace gpuopt::segment;

@@ -1,14 +1,16 @@
 // C entry points to the emulated launchers of spmm, for test_spmm_kernels.py.
+#include "graph_attention/graph_attention.h"
 #include "poisoned_workspace.h"
 #include "spmm/spmm.h"
 #include "spmm/spmm_transpose.h"
 
-namespace gpuopt::index_add {
+namespace gpuopt::index_sort {
 alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint64_t) + 8];
-}  // namespace gpuopt::index_add
+}  // namespace gpuopt::index_sort
 
 using namespace gpuopt;
 using namespace gpuopt::spmm;
+using namespace gpuopt::graph_attention;
 
 namespace {
 

@@ -1,10 +1,12 @@
 // C entry points to the planner of sparse products, for test_spmm_plan.py.
 #include "common/describe.h"
 #include "common/parts.h"
-#include "spmm/spmm_attention_plan.h"
+#include "graph_attention/graph_attention_plan.h"
+#include "spmm/spmm_plan.h"
 
 using namespace gpuopt;
 using namespace gpuopt::spmm;
+using namespace gpuopt::graph_attention;
 
 namespace {
 
