@@ -3,9 +3,9 @@
 A test builds the library that it loads. This command builds the libraries of whole folders at once, which uses all cores. If the
 arguments name files or folders, it builds the libraries of these folders. Otherwise it builds all.
 
-tests/plan/<room>_shim.cpp becomes a library with the launch plans of a room.
-tests/emulation/<room>_shim.cpp becomes a library with the kernels of a room, compiled for the CPU on top of emulator.h.
-tests/emulation/<room>_ladder_shim.cpp becomes a library with the kernels of the room's ladder.
+tests/plan/<room>/<room>_shim.cpp becomes a library with the launch plans of a room.
+tests/emulation/<room>/<room>_shim.cpp becomes a library with the kernels of a room, compiled for the CPU on top of emulator.h.
+tests/emulation/<room>/<room>_ladder_shim.cpp becomes a library with the kernels of the room's ladder.
 A header of tests/emulation, such as launch.cuh, replaces the one of its name in csrc/common.
 """
 
@@ -113,11 +113,12 @@ def generate() -> list[str]:
     cxx = toolchain.find_host_compiler()
     cuda = cuda_headers()
     native_build.write_if_changed(FOLDER / "versions", f"{cxx.command} {cxx.version} {cuda}\n")
-    names = [f"plan/{shim.stem.removesuffix('_shim')}" for shim in sorted(PLAN.glob("*_shim.cpp"))]
+    plans = {f"plan/{shim.stem.removesuffix('_shim')}": shim for shim in sorted(PLAN.rglob("*_shim.cpp"))}
     plan = [*cxx.command, *FLAGS, *PLAN_FLAGS, *FATAL, f"-I{FOLDER / 'plan'}", "-shared"]
     copy_headers(FOLDER / "plan")
     lines = [native_build.NINJA, rule("plan", plan)]
-    lines += [f"build {name}.so: plan {ninja_path(ROOT / f'tests/{name}_shim.cpp')} | versions" for name in names]
+    lines += [f"build {name}.so: plan {ninja_path(shim)} | versions" for name, shim in plans.items()]
+    names = [*plans]
     if cuda:
         # Libraries in one process must not share variables. g++ needs this flag for that, clang does not.
         own = [] if "clang" in cxx.command[-1] else ["-fno-gnu-unique"]
@@ -130,7 +131,7 @@ def generate() -> list[str]:
         for level in ("-O0", "-O1"):  # The compiler chooses the header that was precompiled with its own flags.
             lines.append(f"build emulator.h.gch/{level}: header {ninja_path(EMULATION / 'emulator.h')} | versions")
             lines.append(f"  flags = {level}")
-        for shim in sorted(EMULATION.glob("*_shim.cpp")):
+        for shim in sorted(EMULATION.rglob("*_shim.cpp")):
             name = f"emulation/{shim.stem.removesuffix('_shim')}"
             level = "-O0" if Path(name).name in NOT_OPTIMISED else "-O1"
             objects = []

@@ -92,7 +92,8 @@ struct TransposePlan {
 };
 
 // Whether an entry's column and number fit into the 64 bits that are sorted.
-inline bool is_supported(const TransposeProblem& problem, const index_sort::SortTuning& tuning = {}) {
+inline bool is_supported(const TransposeProblem& problem,
+                         const index_sort::SortTuning& tuning = {}) {
   const Matrix& matrix = problem.matrix;
   return matrix.entries > 0 && matrix.rows < int64_t{1} << 32 &&
          matrix.entries <= int64_t{1} << index_sort::position_bits_for(matrix.columns, tuning);

@@ -107,7 +107,7 @@ PARTS = (
     "csrc/{}/{}.h",
     "csrc/{}/ladder/{}_ladder.cu",
     "tests/cases/{}.py",
-    "tests/emulation/{}_shim.cpp",
+    "tests/emulation/{}/{}_shim.cpp",
     "benchmarks/rooms/{}.py",
     "torch_ops/{}.py",
 )
@@ -115,7 +115,7 @@ PARTS = (
 LACKING = {
     "csrc/index_select/ladder/index_select_ladder.cu": "one kernel, whose idea is one sentence of the README",
     "csrc/graph_attention/ladder/graph_attention_ladder.cu": "rows are walked as in spmm, which has a ladder",
-    "tests/emulation/graph_attention_shim.cpp": "spmm_shim.cpp has its kernels and those of rows",
+    "tests/emulation/graph_attention/graph_attention_shim.cpp": "spmm_shim.cpp has its kernels and those of rows",
     "benchmarks/rooms/graph_attention.py": "spmm.py measures attention",
     "csrc/segment/ladder/segment_ladder.cu": "the kernels are those of spmm, which has a ladder",
     "csrc/selective_scan/ladder/selective_scan_ladder.cu": "no step between a loop and the kernel is worth a measurement",
