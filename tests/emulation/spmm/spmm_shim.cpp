@@ -1,6 +1,7 @@
 // C entry points to the emulated launchers of spmm, for test_spmm_kernels.py.
 #include "../poisoned_workspace.h"
 #include "graph_attention/graph_attention.h"
+#include "rows/rows.h"
 #include "spmm/spmm.h"
 #include "spmm/spmm_transpose.h"
 
