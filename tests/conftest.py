@@ -20,9 +20,9 @@ MARKERS = {
 # Files of more than 30 s. They start first, so that all processes end together.
 LONG = tuple(
     f"tests/{name}.py"
-    for name in ("contract/test_compile", "emulation/test_conv1d_paths", "contract/test_values", "contract/test_written_values",
-                 "tooling/test_examples_cpp", "emulation/test_scan_recurrence", "contract/test_autograd", "tooling/test_fuzz",
-                 "plan/test_conv1d_plan")
+    for name in ("contract/test_compile", "emulation/conv1d/test_conv1d_paths", "contract/test_values", "contract/test_written_values",
+                 "tooling/test_examples_cpp", "emulation/scan/test_scan_recurrence", "contract/test_autograd", "tooling/benchmarks/test_fuzz",
+                 "plan/conv1d/test_conv1d_plan")
 )  # fmt: skip
 ALONE = ("alone", "gib", "large")
 MOST_WORKERS = 4

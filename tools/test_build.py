@@ -3,9 +3,9 @@
 A test builds the library that it loads. This command builds the libraries of whole folders at once, which uses all cores. If the
 arguments name files or folders, it builds the libraries of these folders. Otherwise it builds all.
 
-tests/plan/<room>_shim.cpp becomes a library with the launch plans of a room.
-tests/emulation/<room>_shim.cpp becomes a library with the kernels of a room, compiled for the CPU on top of emulator.h.
-tests/emulation/<room>_ladder_shim.cpp becomes a library with the kernels of the room's ladder.
+tests/plan/<room>/<room>_shim.cpp becomes a library with the launch plans of a room.
+tests/emulation/<room>/<room>_shim.cpp becomes a library with the kernels of a room, compiled for the CPU on top of emulator.h.
+tests/emulation/<room>/<room>_ladder_shim.cpp becomes a library with the kernels of the room's ladder.
 A header of tests/emulation, such as launch.cuh, replaces the one of its name in csrc/common.
 """
 
@@ -39,7 +39,7 @@ EMULATION_FLAGS = ["-w", "-fsanitize=alignment"]
 NOT_OPTIMISED = ("elementwise", "reduce", "scan", "segment", "selective_scan", "spmm")
 FATAL = ["-fno-sanitize-recover=all"]
 # Kernels of a room that run kernels of another one.
-BORROWED = {"segment": "index_add/device", "spmm": "index_add/device"}
+BORROWED = {"index_add": ("index_sort",), "segment": ("index_sort",), "spmm": ("graph_attention", "index_sort", "rows")}
 # Rooms with a ladder step that runs the kernel of the production operator.
 PRODUCTION_STEPS = ("matmul",)
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
@@ -65,9 +65,9 @@ def translate_room(shim: Path) -> list[Path]:
     folder = FOLDER / "emulation" / name
     sources = []
     found = [*(csrc / "common").iterdir(), *(csrc / room).rglob("*")]
-    if room in BORROWED:
-        found += [*(csrc / BORROWED[room]).iterdir(), *(csrc / Path(BORROWED[room]).parts[0]).rglob("*.h")]
-    for path in sorted(set(found)):
+    for other in BORROWED.get(room, ()):
+        found += (csrc / other).rglob("*")
+    for path in sorted(found):
         if path.suffix not in (".h", ".cuh", ".cu"):
             continue
         replacement = EMULATION / path.name
@@ -113,11 +113,12 @@ def generate() -> list[str]:
     cxx = toolchain.find_host_compiler()
     cuda = cuda_headers()
     native_build.write_if_changed(FOLDER / "versions", f"{cxx.command} {cxx.version} {cuda}\n")
-    names = [f"plan/{shim.stem.removesuffix('_shim')}" for shim in sorted(PLAN.glob("*_shim.cpp"))]
+    plans = {f"plan/{shim.stem.removesuffix('_shim')}": shim for shim in sorted(PLAN.rglob("*_shim.cpp"))}
     plan = [*cxx.command, *FLAGS, *PLAN_FLAGS, *FATAL, f"-I{FOLDER / 'plan'}", "-shared"]
     copy_headers(FOLDER / "plan")
     lines = [native_build.NINJA, rule("plan", plan)]
-    lines += [f"build {name}.so: plan {ninja_path(ROOT / f'tests/{name}_shim.cpp')} | versions" for name in names]
+    lines += [f"build {name}.so: plan {ninja_path(shim)} | versions" for name, shim in plans.items()]
+    names = [*plans]
     if cuda:
         # Libraries in one process must not share variables. g++ needs this flag for that, clang does not.
         own = [] if "clang" in cxx.command[-1] else ["-fno-gnu-unique"]
@@ -130,7 +131,7 @@ def generate() -> list[str]:
         for level in ("-O0", "-O1"):  # The compiler chooses the header that was precompiled with its own flags.
             lines.append(f"build emulator.h.gch/{level}: header {ninja_path(EMULATION / 'emulator.h')} | versions")
             lines.append(f"  flags = {level}")
-        for shim in sorted(EMULATION.glob("*_shim.cpp")):
+        for shim in sorted(EMULATION.rglob("*_shim.cpp")):
             name = f"emulation/{shim.stem.removesuffix('_shim')}"
             level = "-O0" if Path(name).name in NOT_OPTIMISED else "-O1"
             objects = []

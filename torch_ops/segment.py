@@ -13,7 +13,7 @@ index assigns to *bins* in any order are first grouped by bin; the groups are th
   memory.
 - CPU tensors are reduced by ATen's operators.
 
-``csrc/segment/README.md`` describes the operators, and ``csrc/spmm/README.md`` the kernels: a segment is a row of a sparse matrix whose
+``csrc/segment/README.md`` describes the operators, and ``csrc/rows/README.md`` the kernels: a segment is a row of a sparse matrix whose
 columns are the entries.
 """
 

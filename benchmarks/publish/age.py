@@ -18,21 +18,24 @@ from benchmarks.random import problems
 # The rooms of csrc that a result measures, if it is not the one that it is named after. Models: all of them.
 ROOMS = {
     "drop_ins": ("conv1d", "selective_scan"),
-    "spmm": ("spmm", "segment"),
+    "index_add": ("index_add", "index_sort"),
+    "spmm": ("spmm", "segment", "rows", "graph_attention", "index_sort"),
     "partitioned": ("triangle_count",),
     "distributed": (
         "conv1d",
         "dot",
         "elementwise",
         "index_add",
+        "index_sort",
         "reduce",
+        "rows",
         "scan",
         "segment",
         "selective_scan",
         "spmm",
         "upsample",
     ),
-    "segment": ("segment", "spmm", "index_select", "index_add"),
+    "segment": ("segment", "rows", "spmm", "index_select", "index_add", "index_sort"),
 }
 NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*#\s*include[^\n]*", re.MULTILINE | re.DOTALL)
 BINDING = re.compile(r'#include ["<](ATen|torch|c10|([\w/]*/)?binding)/')
@@ -95,7 +98,7 @@ def _rooms(result: dict, row: dict, ladder: bool) -> tuple[str, ...] | None:
     if ladder:
         return (LADDERS[room],)
     if room == "sweep":
-        return (_family_room(row["op"]),)
+        room = _family_room(row["op"])
     return None if room == "models" else ROOMS.get(room, (room,))
 
 

@@ -37,6 +37,11 @@ void impl_autocast(torch::Library& m) {
   impl<Op, detail::cast_call<Op, device, dtype_of>>(m);
 }
 
+// A dtype_of: as ATen's products of matrices, computed in the lower precision.
+constexpr auto lower_precision = [](const auto&, c10::DeviceType device) {
+  return at::autocast::get_lower_precision_fp_from_device_type(device);
+};
+
 // AutocastCUDA: as ATen's sums, in float32 unless dtype is given. ATen's sums on the CPU keep their
 // dtype.
 template <typename Op>

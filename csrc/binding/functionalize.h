@@ -31,7 +31,7 @@ template <typename Result, typename... Args>
 Result call_transforms(const c10::TypedOperatorHandle<Result(Args...)>& op,
                        c10::DispatchKeySet keys, std::type_identity_t<Args>... args) {
   static const c10::KernelFunction fallback =
-      computed_kernel(c10::Dispatcher::singleton().findSchemaOrThrow("gpuopt::transpose2d", ""),
+      computed_kernel(c10::Dispatcher::singleton().findSchemaOrThrow("aten::mul", "Tensor"),
                       c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
   return fallback.call<Result, Args...>(op, keys, std::forward<Args>(args)...);
 }

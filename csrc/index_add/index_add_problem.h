@@ -61,13 +61,6 @@ struct Layout {
   int64_t outer_size = 1;
 };
 
-// Bits needed to tell `count` numbers apart.
-inline int bits_for(int64_t count) {
-  int bits = 0;
-  while (bits < 63 && (int64_t{1} << bits) < count) ++bits;
-  return bits;
-}
-
 // Bytes of a sum in shared memory or in the workspace, and the most that a path plans for it.
 constexpr size_t accumulator_bytes(DType dtype) { return size_of(dtype) <= 4 ? 4 : 8; }
 constexpr size_t sum_bytes(DType dtype) {

@@ -4,15 +4,16 @@
 
 #include <cstdint>
 
+#include "index_sort/index_sort.h"
+
 namespace gpuopt::index_add {
 
-struct Tuning {
+using namespace index_sort;
+
+struct Tuning : SortTuning {
   // Most values of an entry in a launch, and most values of a launch.
   int64_t launch_size = int64_t{1} << 30;
   int64_t launch_values = int64_t{1} << 37;
-  // Bits of the position of a sorted entry, if its bin leaves as many. Larger problems are added in
-  // parts.
-  int position_bits = 30;
 
   // The bins and lines paths require at least this many values.
   int64_t min_bin_values = 1 << 15;
@@ -36,10 +37,6 @@ struct Tuning {
   int64_t min_block_sums = 4096;
   int64_t min_hot_values = 1 << 20;  // to look for frequent bins; not swept
 
-  // One block sorts up to so many entries: this takes 10, and passes over all blocks take 14 (18
-  // bits). Blocks that sort runs and merge them are slower: 22 for 2^14 entries, where passes over
-  // all blocks take 15.
-  int64_t max_tile_entries = 4096;
   // Rows of a long segment that a group of lanes sums, if the number of parts does not exceed
   // max_parts. Neither is swept.
   int64_t group_rows = 128;

@@ -1,5 +1,4 @@
 // The launcher.
-#include "index_add/device/index_add_sort.cuh"
 #include "segment/segment.cuh"
 
 namespace gpuopt::segment {

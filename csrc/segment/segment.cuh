@@ -3,7 +3,7 @@
 
 #include "common/index.h"
 #include "common/launch.cuh"
-#include "index_add/device/index_add_sort.cuh"
+#include "index_sort/index_sort.cuh"
 #include "segment/segment.h"
 
 namespace gpuopt::segment {
@@ -29,7 +29,7 @@ __global__ __launch_bounds__(kThreads) void take_apart(const GroupArgs args,
   for (int i = 0; i < kGroupItems; ++i) {
     const int64_t bin = first + i * kThreads;
     if (bin > args.bins) return;
-    static_cast<I*>(args.ptr)[bin] = static_cast<I>(index_add::lower_bound(
+    static_cast<I*>(args.ptr)[bin] = static_cast<I>(index_sort::lower_bound(
         sorted, args.entries, static_cast<uint64_t>(bin), args.position_bits));
   }
 }

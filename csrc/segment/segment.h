@@ -8,13 +8,13 @@
 
 #include "common/export.h"
 #include "common/workspace.h"
-#include "index_add/paths/index_add_sorted.h"
+#include "index_sort/index_sort.h"
 
 namespace gpuopt::segment {
 
 constexpr int kThreads = 256;
 
-// The index is sorted by the sort of index_add, whose words of 64 bits hold a bin and a position.
+// The index is sorted by the room index_sort, whose words of 64 bits hold a bin and a position.
 struct Grouping {
   Index index;  // of the bins
   int64_t entries = 0;
@@ -36,23 +36,23 @@ struct GroupArgs {
 
 struct GroupPlan {
   bool long_result = true;
-  index_add::SortPlan sort;
+  index_sort::SortPlan sort;
   GroupArgs args;
   LaunchShape shape;
 };
 
 // Whether a bin and a position fit into 64 bits.
-inline bool is_supported(const Grouping& grouping, const index_add::Tuning& tuning = {}) {
-  return grouping.entries > 0 && grouping.entries <= int64_t{1} << index_add::position_bits_for(
+inline bool is_supported(const Grouping& grouping, const index_sort::SortTuning& tuning = {}) {
+  return grouping.entries > 0 && grouping.entries <= int64_t{1} << index_sort::position_bits_for(
                                                          grouping.index.bins, tuning);
 }
 
 inline GroupPlan plan(const Grouping& grouping, const Device& device,
-                      const index_add::Tuning& tuning = {}) {
+                      const index_sort::SortTuning& tuning = {}) {
   constexpr int64_t kBlock = kThreads * kGroupItems;
   GroupPlan plan;
   plan.long_result = grouping.long_result;
-  plan.sort = index_add::plan_sort(grouping.index, grouping.entries, 0, device, tuning);
+  plan.sort = index_sort::plan_sort(grouping.index, grouping.entries, 0, device, tuning);
   plan.args.ptr = grouping.ptr;
   plan.args.perm = grouping.perm;
   plan.args.entries = static_cast<uint32_t>(grouping.entries);

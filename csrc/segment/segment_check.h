@@ -7,13 +7,13 @@
 
 #include "binding/check.h"
 #include "binding/plain.h"
+#include "rows/binding/rows_reference.h"
+#include "rows/rows_problem.h"
 #include "segment/segment_ops.h"
-#include "spmm/binding/spmm_check.h"
-#include "spmm/spmm_problem.h"
 
 namespace gpuopt::segment {
 
-using spmm::Reduce;
+using rows::Reduce;
 
 inline Reduce check_reduce(const char* op, std::string_view reduce) {
   if (reduce == "sum") return Reduce::kSum;
@@ -52,7 +52,7 @@ inline bool is_signed_or_byte(const Tensor& x) {
 
 // The dtype in which values are reduced on the CPU.
 inline at::ScalarType compute_type(const Tensor& x) {
-  return is_signed_or_byte(x) ? at::kLong : spmm::compute_type(x);
+  return is_signed_or_byte(x) ? at::kLong : rows::compute_type(x);
 }
 
 inline c10::SymInt segments_of(const Tensor& offsets) { return offsets.sym_size(0) - 1; }

@@ -1,12 +1,12 @@
 // The CUDA kernels of reductions of segments: a segment is a row of a matrix whose columns are the
-// entries, so the calls go to the kernels of sparse products.
+// entries, so the calls go to the kernels of rows.
 #include <ATen/ATen.h>
 
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
+#include "rows/binding/rows_launch.h"
 #include "segment/segment.h"
 #include "segment/segment_check.h"
-#include "spmm/binding/spmm_launch.h"
 
 namespace gpuopt::segment {
 namespace {
@@ -16,7 +16,7 @@ using at::ScalarType;
 // Rows that kernels read: dense, or matrices of dense rows, in the second dimension.
 struct Operand {
   Tensor tensor;
-  spmm::Rows rows;
+  rows::Rows rows;
   int64_t batches = 1, features = 1;
 
   explicit Operand(const Tensor& x, bool may_batch = false) : tensor(x) {
@@ -43,8 +43,8 @@ struct Offsets {
 
   explicit Offsets(const Tensor& offsets) : tensor(offsets.contiguous()) {}
 
-  spmm::Matrix matrix(int64_t entries) const {
-    spmm::Matrix matrix;
+  rows::Matrix matrix(int64_t entries) const {
+    rows::Matrix matrix;
     matrix.ptr = tensor.const_data_ptr();
     matrix.is_long = tensor.scalar_type() == at::kLong;
     matrix.rows = tensor.numel() - 1;
@@ -83,7 +83,7 @@ Tensor reduced(const char* op, const SegmentReduce& call, Reduce reduce, const T
   }
   const Operand data(call.data.to(dtype), /*may_batch=*/!arg.defined());
   const Offsets offsets(call.offsets);
-  spmm::ReduceProblem problem;
+  rows::ReduceProblem problem;
   problem.matrix = offsets.matrix(entries);
   problem.reduce = reduce;
   problem.dtype = to_dtype(op, dtype);
@@ -93,7 +93,7 @@ Tensor reduced(const char* op, const SegmentReduce& call, Reduce reduce, const T
   problem.out = {out.mutable_data_ptr(), out.stride(0), data.features};
   problem.empty = empty;
   if (arg.defined()) problem.arg = arg.mutable_data_ptr();
-  spmm::run(op, problem);
+  rows::run(op, problem);
   return out.to(call.data.scalar_type());
 }
 
@@ -111,13 +111,13 @@ TensorPair on_cuda(const SegmentReduceArg& op) {
 // ---------------------------------------------------------------- maps
 
 // Launches a map of entries. `problem` lacks the matrix, features and the result.
-Tensor mapped(const char* op, spmm::MapProblem problem, const Offsets& offsets, const Tensor& out) {
+Tensor mapped(const char* op, rows::MapProblem problem, const Offsets& offsets, const Tensor& out) {
   if (out.numel() == 0) return out;
   if (offsets.tensor.numel() == 1) return out.zero_();
   problem.matrix = offsets.matrix(out.size(0));
   problem.features = out.numel() / out.size(0);
   problem.out = out.mutable_data_ptr();
-  spmm::run(op, problem);
+  rows::run(op, problem);
   return out;
 }
 
@@ -128,8 +128,8 @@ Tensor rows_to_entries(const char* op, const SegmentExpand& call, const Tensor& 
   if (out.numel() == 0 || call.rows.numel() == 0) return out.zero_();
   const Operand rows(call.rows);
   const Tensor selected = arg.defined() ? arg.contiguous() : arg;
-  spmm::MapProblem problem;
-  problem.map = arg.defined() ? spmm::Map::kSelected : spmm::Map::kCopy;
+  rows::MapProblem problem;
+  problem.map = arg.defined() ? rows::Map::kSelected : rows::Map::kCopy;
   problem.dtype = bits_of_size(op, static_cast<int64_t>(out.element_size()));
   problem.row = rows.rows;
   if (arg.defined()) problem.selected = selected.const_data_ptr();
@@ -152,8 +152,8 @@ Tensor on_cuda(const SegmentSoftmax& op) {
   check_memory(name, {{"src", op.src}, {"offsets", op.offsets}});
   const c10::cuda::CUDAGuard guard(op.src.device());
   const Tensor x = op.src.contiguous();
-  spmm::MapProblem problem;
-  problem.map = spmm::Map::kSoftmax;
+  rows::MapProblem problem;
+  problem.map = rows::Map::kSoftmax;
   problem.dtype = to_dtype(name, x.scalar_type());
   problem.x = x.const_data_ptr();
   return mapped(name, problem, Offsets(op.offsets), unfilled(x.sizes(), x.options()));
@@ -165,8 +165,8 @@ Tensor on_cuda(const SegmentSoftmaxBackward& op) {
   check_memory(name, {{"grad", op.grad}, {"result", op.result}, {"offsets", op.offsets}});
   const c10::cuda::CUDAGuard guard(op.result.device());
   const Tensor x = op.grad.to(op.result.scalar_type()).contiguous(), y = op.result.contiguous();
-  spmm::MapProblem problem;
-  problem.map = spmm::Map::kSoftmaxGradient;
+  rows::MapProblem problem;
+  problem.map = rows::Map::kSoftmaxGradient;
   problem.dtype = to_dtype(name, y.scalar_type());
   problem.x = x.const_data_ptr();
   problem.y = y.const_data_ptr();

@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 
 #include "binding/grad_node.h"
+#include "rows/binding/rows_reference.h"
 #include "segment/segment_check.h"
-#include "spmm/binding/spmm_reference.h"
 
 namespace gpuopt::segment {
 namespace {
@@ -36,7 +36,7 @@ Tensor selected(const Tensor& x, const Tensor& arg) {
 // is 0, but the derivative of a segment's only zero is that of the zero. So second derivatives are
 // exact, too.
 Tensor product_gradient(const Tensor& grad, const Tensor& data, const Tensor& offsets) {
-  const auto wide = spmm::compute_type(data);
+  const auto wide = rows::compute_type(data);
   const SymInt entries = data.sym_size(0);
   const Tensor x = data.to(wide), is_zero = x.eq(0);
   const auto of_entries = [&](const Tensor& rows) { return expand_rows(rows, offsets, entries); };
@@ -54,7 +54,7 @@ Tensor product_gradient(const Tensor& grad, const Tensor& data, const Tensor& of
 
 Tensor softmax_gradient(const SegmentSoftmaxBackward& op) {
   const auto& [grad, result, offsets] = op;
-  const auto wide = spmm::compute_type(result);
+  const auto wide = rows::compute_type(result);
   const Tensor g = grad.to(wide), y = result.to(wide);
   const Tensor sums = expand_rows(sum_rows(g.mul(y), offsets), offsets, y.sym_size(0));
   return y.mul(g.sub(sums)).to(result.scalar_type());
@@ -74,7 +74,7 @@ struct SumNode : GradNode {
 
   variable_list gradients(const Tensor& grad) override {
     const Tensor offsets = offsets_.unpack();
-    return {expand_rows(is_mean_ ? spmm::divided_by_counts(grad, offsets, /*row_dim=*/0) : grad,
+    return {expand_rows(is_mean_ ? rows::divided_by_counts(grad, offsets, /*row_dim=*/0) : grad,
                         offsets, entries_)};
   }
   static Tensor tangent(const SegmentReduce& op, const Tensor&) {

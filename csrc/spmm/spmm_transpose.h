@@ -14,10 +14,12 @@
 
 #include "common/export.h"
 #include "common/workspace.h"
-#include "index_add/paths/index_add_sorted.h"
-#include "spmm/spmm_problem.h"
+#include "index_sort/index_sort.h"
+#include "rows/rows_problem.h"
 
 namespace gpuopt::spmm {
+
+using namespace rows;
 
 constexpr int kTransposeThreads = 256;
 constexpr int kFingerprintItems = 8;  // numbers of a thread whose loads are in flight together
@@ -85,24 +87,25 @@ struct TransposeArgs {
 
 struct TransposePlan {
   TransposeArgs args;
-  index_add::SortPlan sort;
+  index_sort::SortPlan sort;
   LaunchShape rows, finish;
 };
 
 // Whether an entry's column and number fit into the 64 bits that are sorted.
-inline bool is_supported(const TransposeProblem& problem, const index_add::Tuning& tuning = {}) {
+inline bool is_supported(const TransposeProblem& problem,
+                         const index_sort::SortTuning& tuning = {}) {
   const Matrix& matrix = problem.matrix;
   return matrix.entries > 0 && matrix.rows < int64_t{1} << 32 &&
-         matrix.entries <= int64_t{1} << index_add::position_bits_for(matrix.columns, tuning);
+         matrix.entries <= int64_t{1} << index_sort::position_bits_for(matrix.columns, tuning);
 }
 
 inline TransposePlan plan(const TransposeProblem& problem, const Device& device,
-                          const index_add::Tuning& tuning = {}) {
+                          const index_sort::SortTuning& tuning = {}) {
   const Matrix& matrix = problem.matrix;
   TransposePlan plan;
   plan.args.problem = problem;
   const Index index{matrix.index, matrix.is_long, 1, matrix.columns};
-  plan.sort = index_add::plan_sort(index, matrix.entries, 0, device, tuning);
+  plan.sort = index_sort::plan_sort(index, matrix.entries, 0, device, tuning);
   plan.args.position_bits = plan.sort.args.source.position_bits;
   plan.args.entry_blocks =
       static_cast<uint32_t>(ceil_div<int64_t>(matrix.entries, kTransposeThreads));

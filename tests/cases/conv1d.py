@@ -17,7 +17,7 @@ import torch_ops
 
 from . import OpCase, OpInfoLink, Sample
 from . import conv1d_errors as errors
-from . import conv1d_samples as calls
+from .samples import conv1d_samples as calls
 from .tensors import FLOATS, INTEGERS, compute_type, finite_sizes, real_of, wide
 
 COMPLEX = (torch.complex64, torch.complex128)

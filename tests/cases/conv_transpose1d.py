@@ -11,8 +11,8 @@ from torch.nn import functional
 import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, conv1d, tensors
-from . import conv1d_samples as calls
 from .conv1d_errors import _device_errors
+from .samples import conv1d_samples as calls
 from .tensors import FLOATS, Maker, wide
 
 OPS = torch.ops.gpuopt

@@ -10,8 +10,8 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
-from . import dot_samples as calls
 from .reduce import sum_in_pairs
+from .samples import dot_samples as calls
 from .tensors import FLOATS, INTEGERS, Maker, finite_sizes, real_of, wide
 
 DTYPES = FLOATS + INTEGERS + (torch.complex64, torch.complex128)

@@ -11,7 +11,7 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant, tensors
-from . import elementwise_samples as space
+from .samples import elementwise_samples as space
 from .tensors import ALL, COMPLEX, FLOATS, Maker, compute_type, in_layout, specials, wide
 
 SCALARS = (0, 1, -3, 300, 2**40, True, 0.5, -0.0, 3.0 * 2**33, math.inf, -math.inf, math.nan, 1j, 0.5 - 2j)

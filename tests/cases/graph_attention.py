@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 
 from . import ErrorCase, OpCase, Sample
-from . import spmm_samples as matrices
+from .samples import spmm_samples as matrices
 from .tensors import FLOATS, LAYOUTS, Maker
 
 OPS = torch.ops.gpuopt

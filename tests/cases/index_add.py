@@ -14,7 +14,7 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
-from . import index_add_samples as calls
+from .samples import index_add_samples as calls
 from .tensors import ALL, COMPLEX, FLOATS, Maker, finite_sizes, real_of, wide
 
 # ---------------------------------------------------------------- the reference

@@ -10,7 +10,7 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample
-from .index_add_samples import INDEX_LAYOUTS, indices
+from .samples.index_add_samples import INDEX_LAYOUTS, indices
 from .tensors import ALL, COMPLEX, FLOATS, LAYOUTS, Maker, wide
 
 # Rows of 1 value to several blocks, below and around whole vectors of every dtype.

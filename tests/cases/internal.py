@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 
 from . import ErrorCase, OpCase, Sample, conv1d, conv_transpose1d, matmul, selective_scan, tensors
-from . import conv1d_samples as convolutions
-from . import selective_scan_samples as scans
+from .samples import conv1d_samples as convolutions
+from .samples import selective_scan_samples as scans
 from .tensors import ALL, FLOATS, Maker, poison, wide
 
 OPS = torch.ops.gpuopt

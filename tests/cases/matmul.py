@@ -1,7 +1,7 @@
 """Cases of matmul: vectors, matrices and batches in many layouts, in both precisions.
 
 Products are computed in 3xTF32 on a GPU of compute capability 9.0, and only if they are large. CPU tests have no large ones.
-tests/emulation/test_matmul_kernels.py runs the kernel on the CPU.
+tests/emulation/matmul/test_matmul_kernels.py runs the kernel on the CPU.
 """
 
 from __future__ import annotations

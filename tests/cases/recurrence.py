@@ -10,7 +10,7 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase, Sample, tensors
-from .scan_samples import LAYOUT_SHAPES, SHAPES, SHORT
+from .samples.scan_samples import LAYOUT_SHAPES, SHAPES, SHORT
 from .tensors import COMPLEX, FLOATS, Maker, compute_type, wide
 
 DTYPES = FLOATS + COMPLEX[1:]

@@ -13,7 +13,7 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
-from . import reduce_samples as calls
+from .samples import reduce_samples as calls
 from .tensors import ALL, COMPLEX, FLOATS, INTEGERS, Maker, compute_type, real_of, wide
 
 # ---------------------------------------------------------------- references

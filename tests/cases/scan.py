@@ -11,7 +11,7 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
-from . import scan_samples as calls
+from .samples import scan_samples as calls
 from .tensors import ALL, COMPLEX, FLOATS, Maker, compute_type, wide
 
 # ---------------------------------------------------------------- references

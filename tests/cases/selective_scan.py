@@ -14,8 +14,8 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase
-from . import selective_scan_samples as calls
 from .recurrence import doubled
+from .samples import selective_scan_samples as calls
 from .tensors import FLOATS, Maker
 
 OPS = torch.ops.gpuopt

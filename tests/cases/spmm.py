@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 
 from . import ErrorCase, OpCase, Sample
-from . import spmm_samples as calls
+from .samples import spmm_samples as calls
 from .tensors import FLOATS, Maker, finite_sizes
 
 OPS = torch.ops.gpuopt

@@ -14,7 +14,7 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample
-from . import upsample_samples as calls
+from .samples import upsample_samples as calls
 from .tensors import FLOATS, LAYOUTS, Maker, compute_type, wide
 
 # ---------------------------------------------------------------- which pixel is copied

@@ -14,7 +14,7 @@ from torch.nn import functional
 from tools import words
 from torch_ops.compat.mamba_ssm import mamba_inner_fn, selective_scan_fn, selective_state_update
 
-from ..cases import selective_scan_samples as calls
+from ..cases.samples import selective_scan_samples as calls
 from ..cases.selective_scan import reference
 from ..cases.tensors import Maker
 from ..support.compare import raised_by

@@ -53,7 +53,7 @@ class Many:
         return (x, *weight), grad, steps
 
 
-# tests/plan/test_conv1d_plan.py checks that the plans of these calls use every path.
+# tests/plan/conv1d/test_conv1d_plan.py checks that the plans of these calls use every path.
 MANY = (
     Many((4, 40, 2501), 40, 40, 5),
     Many((4, 40, 2500), 40, 40, 5),

@@ -319,8 +319,8 @@ def test_make_with_an_environment_that_lacks_packages():
         (["-k", "mul", "-n0"], "plan/dot emulation/dot"),
         (["tests"], "plan/dot emulation/dot"),
         (["tests/plan", "-x"], "plan/dot"),
-        (["tests/plan/test_dot_plan.py", "tests/rooms"], ""),
-        (["tests/plan/test_dot_plan.py::test_x[1]", "tests/emulation/"], "emulation/dot"),
+        (["tests/plan/dot/test_dot_plan.py", "tests/rooms"], ""),
+        (["tests/plan/dot/test_dot_plan.py::test_x[1]", "tests/emulation/"], "emulation/dot"),
     ],
 )
 def test_libraries_of_tests_that_are_not_named_are_not_built(monkeypatch, arguments, names):

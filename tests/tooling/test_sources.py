@@ -51,8 +51,8 @@ def test_device_code_and_common_never_see_torch(path):
 
 
 OVERLAPPING = (
-    "conv1d", "dot", "elementwise", "index_add", "index_select", "reduce", "scan", "segment", "selective_scan", "spmm", "transpose",
-    "upsample",
+    "conv1d", "dot", "elementwise", "graph_attention", "index_add", "index_select", "index_sort", "reduce", "rows", "scan", "segment",
+    "selective_scan", "spmm", "transpose", "upsample",
 )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_kernels_wait_for_the_previous_grid(room):
 
 
 def test_overlapping_launches_are_tested():
-    assert {room.split(",")[0] for room in ROOMS} == set(OVERLAPPING)
+    assert {room.split(",")[0] for room in ROOMS} == set(OVERLAPPING) - {"graph_attention", *layout.ENGINES}
 
 
 def test_torch_free_headers_compile_alone(config):
@@ -88,9 +88,29 @@ def test_every_folder_is_a_room_or_shared():
     assert not list(layout.CSRC.glob("*/*/**/README.md"))
 
 
-@pytest.mark.parametrize("room", layout.rooms())
-def test_rooms_with_many_files_have_folders(room):
-    assert sum(path.is_file() for path in (layout.CSRC / room).iterdir()) <= 15
+# Folders with more than 20 files, and how many they may have.
+LARGE_FOLDERS = {
+    "csrc/binding": 25,
+    "csrc/common": 29,
+    "csrc/conv1d/forward": 33,
+    "csrc/override": 22,
+    "tests/contract": 21,
+    "torch_ops": 34,
+}
+
+
+def test_folders_have_few_files():
+    """Files directly in a folder, without ``__init__.py`` and ``README.md``: at most 15 in a room, and at most 20 elsewhere."""
+    folders = Counter(
+        path.relative_to(ROOT).parent.as_posix()
+        for path in tracked_files()
+        if path.is_relative_to(ROOT) and path.name not in ("__init__.py", "README.md")
+    )
+    limits = {f"csrc/{room}": 15 for room in layout.rooms()} | LARGE_FOLDERS
+    checked = {
+        folder: files for folder, files in folders.items() if folder.split("/")[0] in ("csrc", "tests", "torch_ops")
+    }
+    assert {folder: files for folder, files in checked.items() if files > limits.get(folder, 20)} == {}
 
 
 def ptxas_report(config, source: Path) -> str:

@@ -22,7 +22,7 @@ from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregat
 
 from torch_ops.compat import _graphs, _messages
 from torch_ops.csr import CSR
-from torch_ops.graph import sum_at_entries
+from torch_ops.graph_attention import sum_at_entries
 from torch_ops.segment import segment_softmax
 from torch_ops.spmm import sddmm, spmm
 

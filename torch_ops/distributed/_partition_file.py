@@ -21,15 +21,12 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from torch_ops.distributed._deal import Block, Deal
-
-if TYPE_CHECKING:
-    from torch_ops.distributed.partition import Partition
 
 MAGIC = b"GPUOPTGP"
 VERSION = 1
@@ -52,7 +49,8 @@ def _bytes_of(numbers: torch.Tensor) -> memoryview:
     return memoryview(np.ascontiguousarray(numbers.cpu().numpy(), dtype="<i4")).cast("B")
 
 
-def save(partition: Partition, folder: Path) -> Path:
+def save(partition: Any, folder: Path) -> Path:
+    """Writes a Partition, whose module is above this one."""
     folder.mkdir(parents=True, exist_ok=True)
     blocks, offset = [], 0
     for block, numbers in partition.blocks.items():

@@ -2,9 +2,9 @@
 // brackets.
 #include "common/atomic.cuh"
 #include "common/index.h"
-#include "index_add/device/index_add_sort.cuh"
 #include "index_add/device/index_add_values.cuh"
 #include "index_add/ladder/index_add_ladder.h"
+#include "index_sort/index_sort.cuh"
 
 namespace gpuopt::index_add {
 namespace {

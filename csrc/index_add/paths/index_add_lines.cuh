@@ -45,7 +45,7 @@ inline __device__ void write_order(const OrderArgs& args, const uint32_t* keys) 
 
 // Stable least-significant-digit radix sort by one block. A warp ranks a range of the entries, 32
 // at a time. It finds the lanes with equal digits by one ballot per bit, as in
-// index_add_sort_tile.cuh.
+// index_sort_tile.cuh.
 template <typename I>
 __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs args) {
   constexpr uint32_t kWarps = kOrderThreads / kWarp, kDigits = 1 << kOrderDigitBits;

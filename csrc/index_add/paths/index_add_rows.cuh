@@ -13,8 +13,8 @@
 #pragma once
 
 #include "index_add/device/index_add_launch.cuh"
-#include "index_add/device/index_add_sort.cuh"
 #include "index_add/paths/index_add_segments.cuh"
+#include "index_sort/index_sort.cuh"
 
 namespace gpuopt::index_add {
 

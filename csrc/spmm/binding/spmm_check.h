@@ -7,9 +7,12 @@
 
 #include "binding/check.h"
 #include "binding/plain.h"
+#include "rows/binding/rows_reference.h"
 #include "spmm/binding/spmm_ops.h"
 
 namespace gpuopt::spmm {
+
+using namespace rows;
 
 // What a call is about. Sizes may be symbolic.
 struct Shape {
@@ -27,11 +30,6 @@ struct Shape {
 
 inline bool is_same_size(const SymInt& one, const SymInt& other) {
   return TORCH_GUARD_OR_TRUE(one.sym_eq(other));
-}
-
-// The dtype that sums are computed in.
-inline at::ScalarType compute_type(const Tensor& tensor) {
-  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
 inline void check_floating(const char* op, NamedTensor argument) {

@@ -30,7 +30,7 @@ struct DenseCall {
 
   void run(const Tensor& result) {
     problem.out = written(result, problem.matrix.rows, problem.features);
-    spmm::run(name_of<Op>(), problem);
+    rows::run(name_of<Op>(), problem);
   }
 
   MatrixOperand a;

@@ -1,11 +1,9 @@
-// The schemas, CPU kernels and Meta kernels of sparse products and of attention over a sparse
-// matrix. CPU kernels call ATen's operators, which need memory for a row of each entry. Half types
-// are computed in float32.
+// The schemas, CPU kernels and Meta kernels of sparse products. CPU kernels call ATen's
+// operators, which need memory for a row of each entry. Half types are computed in float32.
 #include <ATen/ATen.h>
 
 #include "binding/ladder.h"
 #include "segment/segment_ops.h"
-#include "spmm/binding/spmm_attention.h"
 #include "spmm/binding/spmm_reference.h"
 #include "spmm/ladder/spmm_ladder.h"
 
@@ -150,37 +148,6 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   impl<SpmmArg, arg_meta>(m);
   impl<SpmmSelected, spmm_meta<SpmmSelected>>(m);
   impl<Sddmm, sddmm_meta>(m);
-}
-
-// ---------------------------------------------------------------- attention
-
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<GraphAttention, GraphAttentionBackward>(m); }
-
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl<GraphAttention, composed>(m);
-  impl<GraphAttentionBackward, composed_backward>(m);
-}
-
-GraphAttention::Result attention_meta(const GraphAttention& op) {
-  const Shape shape = check_attention(op);
-  at::SymDimVector sizes(op.value.sym_sizes());
-  sizes[0] = shape.rows;
-  const auto options = op.value.options().dtype(compute_type(op.value));
-  return {at::empty_symint(sizes, op.value.options()),
-          at::empty_symint({shape.rows, op.value.sym_size(1)}, options)};
-}
-
-GraphAttentionBackward::Result backward_meta(const GraphAttentionBackward& op) {
-  const Shape shape = check_attention(op);
-  const auto of_entries = [&] {
-    return at::empty_symint({shape.entries, op.value.sym_size(1)}, op.value.options());
-  };
-  return {at::empty_symint(op.left.sym_sizes(), op.left.options()), of_entries(), of_entries()};
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl<GraphAttention, attention_meta>(m);
-  impl<GraphAttentionBackward, backward_meta>(m);
 }
 
 }  // namespace

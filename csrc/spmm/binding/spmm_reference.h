@@ -1,8 +1,6 @@
 // Sparse products in ATen's operators.
 #pragma once
 
-#include <vector>
-
 #include "spmm/binding/spmm_check.h"
 
 namespace gpuopt::spmm {
@@ -12,16 +10,6 @@ inline Tensor rows_of(const Tensor& ptr, const SymInt& entries) {
   const Tensor numbers = at::arange(at::Scalar(entries), ptr.options());
   const bool is_int = ptr.scalar_type() == at::kInt;
   return at::searchsorted(ptr, numbers, is_int, /*right=*/true).sub(1);
-}
-
-// Rows divided by the number of their entries, which is counted in integers.
-inline Tensor divided_by_counts(const Tensor& rows, const Tensor& ptr, int64_t row_dim) {
-  const auto dtype = compute_type(rows);
-  std::vector<int64_t> shape(static_cast<size_t>(rows.dim() - row_dim), 1);
-  shape[0] = -1;
-  const Tensor counts = ptr.slice(0, 1) - ptr.slice(0, 0, -1);
-  const Tensor divisors = counts.clamp_min(1).to(dtype).view(shape);
-  return rows.to(dtype).div(divisors).to(rows.scalar_type());
 }
 
 // The transpose of a matrix. Nothing waits for the GPU, and ties are kept in order, so results are

@@ -3,7 +3,7 @@
 
 #include "binding/autocast.h"
 #include "binding/vmap.h"
-#include "spmm/binding/spmm_attention.h"
+#include "spmm/binding/spmm_check.h"
 
 namespace gpuopt::spmm {
 namespace {
@@ -137,19 +137,14 @@ TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
   impl_vmap<SpmmArg, arg_vmap>(m);
   impl_vmap<SpmmSelected, selected_vmap>(m);
   impl_vmap<Sddmm, sddmm_vmap>(m);
-  impl<GraphAttention, composed>(m);  // of operators with batching rules
 }
 
 // ---------------------------------------------------------------- autocast
 
-// As ATen's products of matrices, computed in the lower precision. Integers stay as they are.
-constexpr auto lower_precision = [](const auto&, c10::DeviceType device) {
-  return at::autocast::get_lower_precision_fp_from_device_type(device);
-};
-
+// Integers stay as they are.
 template <c10::DeviceType device>
 void impl_products(torch::Library& m) {
-  OpList<Spmm, Sddmm, GraphAttention>::for_each(
+  OpList<Spmm, Sddmm>::for_each(
       [&]<typename Op>() { impl_autocast<Op, device, lower_precision>(m); });
 }
 

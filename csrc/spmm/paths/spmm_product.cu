@@ -4,8 +4,8 @@
 #include "common/floats.cuh"
 #include "common/launch.cuh"
 #include "common/warp.cuh"
-#include "spmm/device/spmm_access.cuh"
-#include "spmm/device/spmm_walk.cuh"
+#include "rows/device/rows_access.cuh"
+#include "rows/device/rows_walk.cuh"
 #include "spmm/spmm.h"
 
 namespace gpuopt::spmm {

@@ -1,10 +1,10 @@
-// The kernels of spmm_transpose.h. The sort is the one of index_add.
+// The kernels of spmm_transpose.h. The sort is the one of index_sort.
 #include <cassert>
 
 #include "common/launch.cuh"
 #include "common/warp.cuh"
-#include "index_add/device/index_add_sort.cuh"
-#include "spmm/device/spmm_walk.cuh"
+#include "index_sort/index_sort.cuh"
+#include "rows/device/rows_walk.cuh"
 #include "spmm/spmm_transpose.h"
 
 namespace gpuopt::spmm {
@@ -103,8 +103,8 @@ __global__ __launch_bounds__(kTransposeThreads) void write_transpose(const Trans
   const int64_t column = block * kTransposeThreads + threadIdx.x;
   if (column > matrix.columns) return;
   store_number(problem.ptr, matrix.is_long, column,
-               index_add::lower_bound(sorted, static_cast<uint32_t>(matrix.entries),
-                                      static_cast<uint64_t>(column), args.position_bits));
+               index_sort::lower_bound(sorted, static_cast<uint32_t>(matrix.entries),
+                                       static_cast<uint64_t>(column), args.position_bits));
 }
 
 // ---------------------------------------------------------------- a kept one
@@ -199,7 +199,7 @@ __global__ __launch_bounds__(kAgainThreads) void make_again(const TransposeProbl
     sort_keys(keys);
     const uint64_t key = keys[threadIdx.x], column = key >> kBits;
     const bool is_valid = key != ~uint64_t{0};
-    const uint32_t begin = index_add::lower_bound(keys, kAgainThreads, column, kBits);
+    const uint32_t begin = index_sort::lower_bound(keys, kAgainThreads, column, kBits);
     const int64_t to = is_valid ? ptr[column + 1] + (threadIdx.x - begin) : 0;
     __syncthreads();
     if (is_valid) {

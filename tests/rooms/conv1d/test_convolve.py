@@ -16,7 +16,7 @@ import torch_ops
 
 from ...cases import tensors
 from ...cases.conv1d import convolve_reference
-from ...cases.conv1d_samples import MODES
+from ...cases.samples.conv1d_samples import MODES
 from ...support.compare import Failures, close, different_bits, raised_by
 from ...support.params import each_device
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ...cases import Sample, tensors
 from ...cases.conv1d import CASES
-from ...cases.conv1d_samples import ACTIVATIONS
+from ...cases.samples.conv1d_samples import ACTIVATIONS
 from ...support.compare import different_from_reference, different_metadata, different_results
 from ...support.params import each_device
 from ...support.random_layouts import layouts

@@ -9,7 +9,7 @@ import torch_ops
 
 from ...cases import tensors
 from ...cases.dot import CASES, dot_bound, dot_reference, sizes_of_products
-from ...cases.dot_samples import LAYOUTS
+from ...cases.samples.dot_samples import LAYOUTS
 from ...support.compare import Failures, different_bits, different_from_reference
 
 pytestmark = pytest.mark.gpu

@@ -15,7 +15,7 @@ import torch_ops
 
 from ...cases import Sample, tensors
 from ...cases.index_add import CASES, index_add_bound, index_add_reference, scratch
-from ...cases.index_add_samples import MODES, indices
+from ...cases.samples.index_add_samples import MODES, indices
 from ...support.compare import Failures, different_bits, different_from_reference
 from ...support.overlap import Calls
 from ...support.runtime import captured, deterministic_algorithms, no_waiting, peak

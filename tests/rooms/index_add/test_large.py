@@ -7,7 +7,7 @@ import torch
 
 import torch_ops
 
-from ...cases.index_add_samples import MODES
+from ...cases.samples.index_add_samples import MODES
 from ...support.large import PAST, check, filled
 
 pytestmark = [pytest.mark.gpu, pytest.mark.large]

@@ -9,7 +9,7 @@ from torch.utils import _pytree as pytree
 
 from ...cases import Sample, tensors
 from ...cases.index_add import CASES
-from ...cases.index_add_samples import DISTRIBUTIONS, MODES, indices
+from ...cases.samples.index_add_samples import DISTRIBUTIONS, MODES, indices
 from ...support.compare import different_bits, different_metadata, different_repeats, different_results
 from ...support.params import each_device
 from ...support.random_layouts import LENGTHS, layouts, shapes

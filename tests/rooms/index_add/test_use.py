@@ -17,7 +17,7 @@ import torch_ops
 
 from ...cases import tensors
 from ...cases.index_add import CASES, index_add_reference
-from ...cases.index_add_samples import DISTRIBUTIONS, MODES, indices
+from ...cases.samples.index_add_samples import DISTRIBUTIONS, MODES, indices
 from ...support.compare import Failures, all_close, close, different_bits, different_metadata, raised_by
 from ...support.params import each_device
 from ...support.runtime import deterministic_algorithms

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ...cases import Sample, tensors
 from ...cases.reduce import CASES
-from ...cases.reduce_samples import FLOAT_TARGETS, SUM_TARGETS
+from ...cases.samples.reduce_samples import FLOAT_TARGETS, SUM_TARGETS
 from ...support.compare import different_metadata, different_results
 from ...support.params import each_device
 from ...support.random_layouts import layouts, shapes

@@ -7,7 +7,7 @@ import torch
 
 import torch_ops
 
-from ...cases import selective_scan_samples as calls
+from ...cases.samples import selective_scan_samples as calls
 from ...cases.tensors import LAYOUTS, Maker
 from ...support.compare import raised_by
 from ...support.params import each_device

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from ...cases import tensors
+from ...cases.samples.upsample_samples import FEW
 from ...cases.upsample import MODES, aten_cuda_windows_agree, axes_of, same_in_every_kernel, source_index
-from ...cases.upsample_samples import FEW
 from ...support.compare import Failures, different_bits
 from ...support.params import each_device, kept, thinned
 

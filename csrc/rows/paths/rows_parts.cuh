@@ -1,0 +1,131 @@
+// The kernel that adds the parts of long rows.
+#pragma once
+
+#include <type_traits>
+
+#include "common/launch.cuh"
+#include "common/workspace.h"
+#include "rows/device/rows_access.cuh"
+#include "rows/device/rows_result.cuh"
+#include "rows/device/rows_walk.cuh"
+
+namespace gpuopt::rows {
+
+// Adds the parts of rows that do not end in the block where they begin. Each warp has a block of
+// reduce_rows, and kSpread features of a thread. It adds the parts of the last row that begins
+// there; if there are many, all warps do.
+template <typename T, typename State, typename Args>
+__global__ __launch_bounds__(kFinishThreads) void add_parts(const Args args, const void* starts,
+                                                            const State* parts) {
+  using F = Features<T, Access::kSpread>;
+  constexpr int N = F::kCount;
+  constexpr int32_t kMany = 32;
+  constexpr int kAhead =
+      sizeof(State) > 16 ? 1 : 16 / sizeof(State);  // parts whose loads are in flight together
+  grid_dependency_wait();
+  const auto& problem = args.problem;
+  const Walk& walk = args.walk;
+  const Matrix& matrix = walk.matrix;
+  const uint32_t outer = blockIdx.x / args.finish_blocks;
+  const uint32_t tile = outer % args.finish_tiles, batch = outer / args.finish_tiles;
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const F features(kWarp, tile, lane, problem.features);
+  const int64_t first_block = int64_t{blockIdx.x % args.finish_blocks} * kFinishBlocks;
+
+  // Of each warp: the row, and its parts, or 0 if it ends where it begins.
+  __shared__ int64_t rows[kFinishBlocks];
+  __shared__ int32_t counts[kFinishBlocks];
+  __shared__ State shared[kFinishThreads];
+  const int64_t own_block = first_block + warp;
+  int64_t own_row = -1;
+  int32_t own_count = 0;
+  if (own_block < walk.blocks) {
+    own_row = matrix.rows - 1;
+    if (own_block + 1 < walk.blocks) own_row = number_at(starts, matrix.is_long, own_block + 1) - 1;
+    if (own_row >= number_at(starts, matrix.is_long, own_block)) {
+      const int64_t last = start_of(matrix, own_row + 1) + own_row;  // position of its entries
+      own_count = static_cast<int32_t>(last / (walk.window * (kThreads / walk.lanes)) - own_block);
+      if (own_count > 0) ++own_count;
+    }
+  }
+  if (lane == 0) {
+    rows[warp] = own_row;
+    counts[warp] = own_count;
+  }
+
+  // Adds every step-th part from number `from` on, for warp w.
+  const auto add = [&](uint32_t w, int32_t from, int32_t step, int32_t count, State(&states)[N]) {
+    const State* const of_block =
+        parts + 2 * (batch * walk.blocks + first_block + w) * problem.features;
+    for (int32_t first = from; first < count; first += kAhead * step) {
+      State loaded[kAhead][N];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int32_t part = first + i * step;
+        const State* const own = of_block + (2 * int64_t{part} + (part == 0)) * problem.features;
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          if (part < count && features.has(j)) loaded[i][j] = own[features.at(j)];
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (first + i * step >= count) break;
+#pragma unroll
+        for (int j = 0; j < N; ++j) states[j].merge(loaded[i][j]);
+      }
+    }
+  };
+  const auto finish = [&](int64_t row, const State(&states)[N]) {
+    const int64_t first = start_of(matrix, row);
+    write_row<T>(problem, batch, row, start_of(matrix, row + 1) - first, features, states);
+  };
+  if (own_count > 0 && own_count <= kMany) {
+    State states[N];
+    add(warp, 0, 1, own_count, states);
+    finish(own_row, states);
+  }
+  __syncthreads();
+  for (uint32_t w = 0; w < kFinishBlocks; ++w) {
+    if (counts[w] <= kMany) continue;
+    State states[N];
+    add(w, static_cast<int32_t>(warp), kFinishBlocks, counts[w], states);
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      __syncthreads();
+      shared[threadIdx.x] = states[j];
+      __syncthreads();
+      for (uint32_t other = 1; other < kFinishBlocks && warp == 0; ++other) {
+        states[j].merge(shared[other * kWarp + lane]);
+      }
+    }
+    if (warp == 0) finish(rows[w], states);
+  }
+}
+
+// What the kernels leave for add_parts: the first row of each block, and the parts. Null if one
+// block walks all rows.
+template <typename State>
+struct PartMemory {
+  void* starts = nullptr;
+  State* parts = nullptr;
+  bool failed = false;
+
+  PartMemory(const Walk& walk, size_t part_bytes, Workspace& workspace) {
+    if (part_bytes == 0) return;
+    starts = workspace.allocate(walk.blocks * (walk.matrix.is_long ? 8 : 4));
+    parts = static_cast<State*>(workspace.allocate(part_bytes));
+    failed = starts == nullptr || parts == nullptr;
+  }
+};
+
+template <typename T, typename Plan, typename State>
+cudaError_t launch_add_parts(const Plan& plan, const PartMemory<State>& memory,
+                             cudaStream_t stream) {
+  if (memory.parts == nullptr) return cudaSuccess;
+  return launch_kernel(add_parts<T, State, std::decay_t<decltype(plan.args)>>, plan.finish, stream,
+                       plan.args, static_cast<const void*>(memory.starts),
+                       static_cast<const State*>(memory.parts));
+}
+
+}  // namespace gpuopt::rows

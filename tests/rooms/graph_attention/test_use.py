@@ -1,0 +1,318 @@
+"""Attention over the entries of a sparse matrix: values and derivatives against dense attention, its order, and its errors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.nn import functional
+
+import torch_ops
+
+from ...support.params import each_device
+
+ROWS, COLUMNS, ENTRIES, HEADS, WIDTH, RESULT = 7, 6, 19, 2, 4, 6
+NODE = "GpuoptGraphAttentionBackward"
+
+
+def _random(*shape, device="cpu", seed=0, dtype=torch.float64) -> torch.Tensor:
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return values.to(device, dtype).requires_grad_()
+
+
+def _graph(kind: str, device="cpu") -> tuple[torch_ops.CSR, torch.Tensor, torch.Tensor]:
+    """A matrix, and the row and column of each entry, in the order of its values. The last row is empty; an entry occurs twice."""
+    generator = torch.Generator().manual_seed(1)
+    row = torch.randint(ROWS - 1, (ENTRIES,), generator=generator).to(device)
+    column = torch.randint(COLUMNS, (ENTRIES,), generator=generator).to(device)
+    row[3], column[3] = row[9], column[9]
+    if kind == "sorted":
+        row = row.sort().values
+    if kind == "transposed":
+        return torch_ops.CSR.from_coo(column, row, shape=(COLUMNS, ROWS)).t(), row, column
+    return torch_ops.CSR.from_coo(row, column, shape=(ROWS, COLUMNS)), row, column
+
+
+def _attended(scores: torch.Tensor, value: torch.Tensor, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+    """The definition, row by row."""
+    found = []
+    for number in range(ROWS):
+        chosen = row == number
+        weights = scores[chosen].softmax(0)
+        found.append((weights[:, :, None] * value[column[chosen]]).sum(0))
+    return torch.stack(found)
+
+
+def _dot_operands(device="cpu", dtype=torch.float64, result=RESULT):
+    shapes = ((ROWS, HEADS, WIDTH), (COLUMNS, HEADS, WIDTH), (COLUMNS, HEADS, result), (ENTRIES, HEADS))
+    return [_random(*shape, device=device, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes)]
+
+
+def _additive_operands(device="cpu"):
+    shapes = ((COLUMNS, HEADS, WIDTH), (COLUMNS, HEADS), (ROWS, HEADS), (ENTRIES, HEADS))
+    return [_random(*shape, device=device, seed=seed) for seed, shape in enumerate(shapes)]
+
+
+KINDS = ("sorted", "unsorted", "transposed")
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@each_device
+@each_kind
+@pytest.mark.parametrize("scale, result", [(None, RESULT), (0.7, RESULT), (0.7, 3)])
+def test_dot_product_attention(kind, scale, result, device):
+    """On CUDA, heads of 3 features are no vectors, and attention is a composition."""
+    csr, row, column = _graph(kind, device)
+    query, key, value, bias = operands = _dot_operands(device, result=result)
+    factor = WIDTH**-0.5 if scale is None else scale
+    scores = factor * (query[row] * key[column]).sum(-1)
+    found = torch_ops.graph_attention(query, key, value, csr, scale=scale)
+    assert found.shape == (ROWS, HEADS, result) and not found[-1].any()
+    assert (found.grad_fn.name() == NODE) == (device == "cuda" and result == RESULT)
+    torch.testing.assert_close(found, _attended(scores, value, row, column))
+    found, expected = (
+        torch_ops.graph_attention(query, key, value, csr, scale=scale, bias=bias),
+        _attended(scores + bias, value, row, column),
+    )
+    torch.testing.assert_close(found, expected)
+    weights = _random(*found.shape, device=device, seed=8).detach()
+    gradients = [torch.autograd.grad(out, operands, weights) for out in (found, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+@each_device
+@each_kind
+def test_additive_attention(kind, device):
+    csr, row, column = _graph(kind, device)
+    input, source, target, edges = operands = _additive_operands(device)
+    for extra in (None, edges):
+        scores = source[column] + target[row] + (0 if extra is None else extra)
+        expected = _attended(functional.leaky_relu(scores, 0.3), input, row, column)
+        found = torch_ops.gat_attention(input, source, target, csr, negative_slope=0.3, edge_scores=extra)
+        torch.testing.assert_close(found, expected)
+        used = operands[: 3 if extra is None else 4]
+        weights = _random(*found.shape, device=device, seed=8).detach()
+        gradients = [torch.autograd.grad(out, used, weights) for out in (found, expected)]
+        torch.testing.assert_close(*gradients)
+
+
+@each_device
+@each_kind
+def test_derivatives(kind, device):
+    csr, _, _ = _graph(kind, device)
+
+    def dot(query, key, value, bias):
+        return torch_ops.graph_attention(query, key, value, csr, bias=bias)
+
+    def additive(input, source, target, edges):
+        return torch_ops.gat_attention(input, source, target, csr, edge_scores=edges)
+
+    for function, operands in ((dot, _dot_operands(device)), (additive, _additive_operands(device))):
+        assert gradcheck(function, operands, check_forward_ad=True)
+        assert gradgradcheck(function, operands, fast_mode=kind != "unsorted")
+
+
+@each_device
+@each_kind
+def test_functional_transforms(kind, device):
+    """torch.vmap over some operands, and torch.func.grad of it, are a composition of operators with batching rules."""
+    csr, _, _ = _graph(kind, device)
+    csr.cache_transpose()
+    query, key, value, bias = (x.detach() for x in _dot_operands(device))
+    queries, biases = (torch.stack([x, 2 * x, -x]) for x in (query, bias))
+
+    def call(query, bias):
+        return torch_ops.graph_attention(query, key, value, csr, bias=bias)
+
+    def loss(query, bias):
+        return call(query, bias).square().sum()
+
+    for function in (call, torch.func.grad(loss)):
+        found = torch.vmap(function)(queries, biases)
+        expected = torch.stack([function(q, b) for q, b in zip(queries, biases, strict=True)])
+        torch.testing.assert_close(found, expected)
+
+
+@each_device
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_lower_precision(dtype, device):
+    csr, row, column = _graph("unsorted", device)
+    query, key, value, bias = (x.detach() for x in _dot_operands(device, dtype))
+    found = torch_ops.graph_attention(query, key, value, csr, bias=bias)
+    assert found.dtype == dtype
+    exact = torch_ops.graph_attention(query.double(), key.double(), value.double(), csr, bias=bias.double())
+    assert (found - exact).abs().max() < 8 * torch.finfo(dtype).eps * exact.abs().max()
+
+
+@each_device
+def test_autocast(device):
+    """Operands of float32 are computed in the lower precision, also if heads are vectors only in float32."""
+    csr, _, _ = _graph("unsorted", device)
+    for result in (4, 8):
+        query, key, value, bias = _dot_operands(device, torch.float32, result)
+        with torch.autocast(device, torch.bfloat16):
+            found = torch_ops.graph_attention(query, key, value, csr, bias=bias)
+        assert found.dtype == torch.bfloat16
+        exact = torch_ops.graph_attention(query, key, value, csr, bias=bias)
+        assert (found - exact).abs().max() < 0.1
+        found.float().sum().backward()
+        assert query.grad.dtype == torch.float32
+
+
+@each_kind
+def test_the_transpose_is_made_once(kind, monkeypatch):
+    csr, _, _ = _graph(kind)
+    query, key, value, _ = _dot_operands()
+    torch_ops.graph_attention(query, key, value, csr)
+    assert csr.has_transpose
+    made = []
+    transpose = torch.ops.gpuopt._transpose.default
+
+    class Counted:
+        def default(self, *arguments):
+            made.append(arguments)
+            return transpose(*arguments)
+
+    monkeypatch.setattr(torch.ops.gpuopt, "_transpose", Counted())
+    torch_ops.graph_attention(query, key, value, csr).sum().backward()
+    assert not made
+
+
+@each_device
+@each_kind
+def test_a_compiled_call(kind, device):
+    csr, _, _ = _graph(kind, device)
+    query, key, value, bias = operands = _dot_operands(device)
+    csr.cache_transpose()
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def call(query, key, value, bias, csr):
+        return torch_ops.graph_attention(query, key, value, csr, bias=bias)
+
+    found = call(query, key, value, bias, csr)
+    expected = torch_ops.graph_attention(query, key, value, csr, bias=bias)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(found.sum(), operands), torch.autograd.grad(expected.sum(), operands), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_a_graph_without_entries():
+    none = torch.empty(0, dtype=torch.int64)
+    csr = torch_ops.CSR.from_coo(none, none, shape=(ROWS, COLUMNS))
+    query, key, value, _ = _dot_operands()
+    out = torch_ops.graph_attention(query, key, value, csr)
+    assert out.shape == (ROWS, HEADS, RESULT) and not out.any()
+    out.sum().backward()
+    assert not query.grad.any()
+
+
+def _large(kind: str, dtype: torch.dtype, heads: int, features: int, key: int):
+    """A graph with rows of 0 to 3000 entries on CUDA, and a function of operands of attention over it."""
+    generator = torch.Generator().manual_seed(2)
+    lengths = torch.tensor([3000, 0, 1, 700, 0] + [k % 40 for k in range(400)])
+    row = torch.arange(len(lengths)).repeat_interleave(lengths)
+    row = row[torch.randperm(len(row), generator=generator)]
+    column = torch.randint(300, (len(row),), generator=generator)
+    csr = torch_ops.CSR.from_coo(row.cuda(), column.cuda(), shape=(len(lengths), 300))
+    score = (heads, key) if kind == "dot" else (heads,)
+    shapes = ((len(lengths), *score), (300, *score), (300, heads, features), (len(row), heads))
+    operands = [_random(*shape, device="cuda", seed=seed, dtype=dtype) for seed, shape in enumerate(shapes)]
+
+    def call(left, right, value, bias, csr):
+        if kind == "dot":
+            return torch_ops.graph_attention(left, right, value, csr, bias=bias)
+        return torch_ops.gat_attention(value, right, left, csr, edge_scores=bias)
+
+    return csr, operands, call
+
+
+each_form = pytest.mark.parametrize("form", ["dot", "additive"])
+
+
+@pytest.mark.gpu
+@each_form
+@pytest.mark.parametrize("heads, features, key", [(1, 64, 64), (8, 8, 8), (3, 24, 40), (2, 256, 16)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_kernels(form, dtype, heads, features, key):
+    """Results and gradients, against the composition in float64 on the CPU. The same call gives the same bits."""
+    if dtype.itemsize * features > 512:
+        features = 512 // dtype.itemsize
+    csr, operands, call = _large(form, dtype, heads, features, key)
+    out = call(*operands, csr)
+    assert out.grad_fn.name() == NODE
+    weights = _random(*out.shape, device="cuda", seed=8, dtype=dtype).detach()
+    found = [out, *torch.autograd.grad(out, operands, weights)]
+    wide = [x.detach().cpu().double().requires_grad_() for x in operands]
+    exact = call(*wide, csr.cpu())
+    expected = [exact, *torch.autograd.grad(exact, wide, weights.cpu().double())]
+    for got, want in zip(found, expected, strict=True):
+        allowed = 64 * torch.finfo(dtype).eps * want.abs().max()
+        assert (got.cpu().double() - want).abs().max() < allowed
+    again = call(*operands, csr)
+    for got, repeated in zip(found, [again, *torch.autograd.grad(again, operands, weights)], strict=True):
+        assert torch.equal(got, repeated)
+
+
+@pytest.mark.gpu
+@each_form
+def test_operands_of_any_layout(form):
+    """Misaligned rows, gaps between rows, heads behind features and shared rows give the bits of contiguous operands."""
+    csr, operands, call = _large(form, torch.float32, 4, 8, 8)
+    operands = [x.detach() for x in operands]
+    expected = call(*operands, csr)
+    misaligned = [torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape) for x in operands]
+    gaps = [torch.stack([x, x], 1)[:, 0] for x in operands]
+    permuted = [x.movedim(-1, 0).contiguous().movedim(0, -1) for x in operands]
+    for changed in (misaligned, gaps, permuted):
+        assert torch.equal(call(*changed, csr), expected)
+    shared = operands[0][:1].expand_as(operands[0])
+    assert torch.equal(call(shared, *operands[1:], csr), call(shared.contiguous(), *operands[1:], csr))
+
+
+@pytest.mark.gpu
+@each_form
+def test_no_tensor_of_entries_and_features(form):
+    """Beside results and gradients, a step allocates numbers of entries and heads, and parts of long rows."""
+    csr, operands, call = _large(form, torch.float32, 1, 128, 128)
+    csr.cache_transpose()
+    call(*operands, csr).sum().backward()
+    for x in operands:
+        x.grad = None
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    call(*operands, csr).sum().backward()
+    assert torch.cuda.max_memory_allocated() - before < csr.entries * 128 * 4
+
+
+def test_errors():
+    csr, _, _ = _graph("unsorted")
+    query, key, value, bias = _dot_operands()
+    wrong = (
+        ((query[1:], key, value, csr), {}, "query: expected shape [7, any, any], got [6, 2, 4]"),
+        ((query, key[:, :, 1:], value, csr), {}, "key: expected shape [6, 2, 4], got [6, 2, 3]"),
+        ((query, key, value[:, 1:], csr), {}, "value: expected shape [6, 2, any], got [6, 1, 6]"),
+        ((query, key, value, csr), {"bias": bias[1:]}, "bias: expected shape [19, 2], got [18, 2]"),
+    )
+    for arguments, options, message in wrong:
+        with pytest.raises(ValueError) as error:
+            torch_ops.graph_attention(*arguments, **options)
+        assert str(error.value) == f"graph_attention: {message}"
+    input, source, target, edges = _additive_operands()
+    wrong = (
+        ((input[1:], source, target), None, "input: expected shape [6, any, any], got [5, 2, 4]"),
+        ((input, source[:, 1:], target), None, "source_scores: expected shape [6, 2], got [6, 1]"),
+        ((input, source, target[1:]), None, "target_scores: expected shape [7, 2], got [6, 2]"),
+        ((input, source, target), edges[:, 1:], "edge_scores: expected shape [19, 2], got [19, 1]"),
+    )
+    for call in (
+        lambda: torch_ops.graph_attention(query, key, value, "csr"),
+        lambda: torch_ops.gat_attention(input, source, target, None),
+    ):
+        with pytest.raises(TypeError, match="csr has a wrong type: expected CSR, got"):
+            call()
+    for arguments, extra, message in wrong:
+        with pytest.raises(ValueError) as error:
+            torch_ops.gat_attention(*arguments, csr, edge_scores=extra)
+        assert str(error.value) == f"gat_attention: {message}"
