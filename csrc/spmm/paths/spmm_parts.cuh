@@ -20,8 +20,8 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const Args args, con
   using F = Features<T, Access::kSpread>;
   constexpr int N = F::kCount;
   constexpr int32_t kMany = 32;
-  constexpr int kAhead =
-      sizeof(State) > 16 ? 1 : 16 / sizeof(State);  // parts whose loads are in flight together
+  // Parts whose loads are in flight together.
+  constexpr int kAhead = sizeof(State) > 16 ? 1 : 16 / sizeof(State);
   grid_dependency_wait();
   const auto& problem = args.problem;
   const Walk& walk = args.walk;
