@@ -230,8 +230,8 @@ class BackwardStates {
     }
   }
 
-  // Begins the sums over positions, or loads those of the tile behind this one: registers hold the
-  // sums of one set of channels.
+  // Begins the sums over positions. With several sets of channels, loads the set's sums from
+  // memory, because registers hold the sums of one set.
   __device__ __forceinline__ void load_sums() {
     const Gradients& gradients = args_.gradients;
     const auto load = [&](const void* from) {
