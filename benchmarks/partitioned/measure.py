@@ -10,72 +10,33 @@ model that is fitted to it predicts for more ranks. Each number of ranks runs in
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import tempfile
-from pathlib import Path
+from functools import partial
 
-import torch
-from torch import multiprocessing
-
-from benchmarks.harness import command, machine, report
-from benchmarks.partitioned import rank
-from benchmarks.partitioned import report as partitioned
+from benchmarks.harness import command, host
+from benchmarks.partitioned import rank, report
 
 ROOM = "partitioned"
-FILE = f"{ROOM}.json"
-DEVICES = {"cuda": "GPUs", "cpu": "cores"}
-
-
-def row_of(ranks: int, backend: str, kind: str, settings: dict) -> dict:
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = (ranks, backend, kind, settings, folder)
-        multiprocessing.start_processes(rank.run, arguments, ranks, start_method="spawn")
-        return json.loads((Path(folder) / "row.json").read_text())
-
-
-def document(kind: str, settings: dict, commit: str | None) -> dict:
-    if kind == "cuda":
-        return report.fresh(ROOM, settings, commit)
-    cpu = {"name": f"a CPU ({platform.machine()}, {len(os.sched_getaffinity(0))} cores)"}
-    return report.document(ROOM, cpu, machine.versions(), machine.commit(commit), machine.library(), settings)
 
 
 def main(argv: list[str]) -> int:
-    parser = command.measuring(ROOM, __doc__, f"/{FILE}")
-    parser.add_argument("--cpu", action="store_true", help="processes on the CPU")
+    parser = host.measuring(ROOM, __doc__, "1 2 4", repeats=5)
     parser.add_argument("--scale", type=int, help="of the R-MAT graph, which has 2^scale vertices")
     parser.add_argument("--factor", type=int, default=16, help="entries for each vertex (16)")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4], help="numbers of ranks (1 2 4)")
     parser.add_argument("--backends", nargs="+", default=["nccl", "gloo"], help="on GPUs (nccl gloo)")
-    parser.add_argument("--repeats", type=int, default=5, help="of each time, whose median counts (5)")
     given = parser.parse_args(argv)
-    kind = "cpu" if given.cpu else "cuda"
-    if kind == "cuda" and not torch.cuda.is_available():
-        return command.failed(f"{command.NO_GPU} --cpu measures processes on the CPU.")
+    kind = host.kind_of(given)
+    if kind is None:
+        return command.failed(host.NO_GPU)
     backends = given.backends if kind == "cuda" else ["gloo"]
-    known = sorted({backend for _, backend in partitioned.TITLES})
-    command.check_names(parser, "backend", backends, known)
+    command.check_names(parser, "backend", backends, sorted({backend for _, backend in report.TITLES}))
     scale = given.scale or (24 if kind == "cuda" else 16)
     settings = {"scale": scale, "factor": given.factor, "repeats": given.repeats}
-    result = document(kind, settings, given.commit)
-    folder = machine.RESULTS / "cpu" if kind == "cpu" else command.results_of(result["gpu"]["name"])
-    out = given.out or folder / FILE
-    there = torch.cuda.device_count() if kind == "cuda" else len(os.sched_getaffinity(0))
+    here = host.Host(ROOM, kind, settings, given)
     for backend in backends:
-        for ranks in given.ranks:
-            if ranks > there:  # ranks that share a device or a core would measure each other
-                result["left_out"].append(f"{ranks} ranks, {backend}: this host has {there} {DEVICES[kind]}")
-                continue
-            result["rows"].append(row_of(ranks, backend, kind, settings))
-            report.save(out, result)
-    if not result["rows"]:
-        return command.failed(", ".join(result["left_out"]))
-    counts = {row["triangles"] for row in result["rows"]}
+        for ranks in given.ranks or [1, 2, 4]:
+            measured = partial(host.rows_of, rank.run, ranks, backend, kind, settings)
+            here.add(ranks, measured, f", {backend}")
+    counts = {row["triangles"] for row in here.result["rows"]}
     if len(counts) > 1:
         return command.failed(f"ranks count different triangles: {sorted(counts)}")
-    result["complete"] = True
-    report.save(out, result)
-    print(partitioned.text(result), *result["left_out"], sep="\n")
-    return 0
+    return here.finish(report.text)

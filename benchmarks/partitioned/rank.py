@@ -127,6 +127,6 @@ def run(rank: int, ranks: int, backend: str, kind: str, settings: dict[str, int]
     each = Peers("benchmark", None).gather(own)
     if rank == 0:
         row = {"device": kind, "backend": backend, **common, "each": each}
-        (Path(folder) / "row.json").write_text(json.dumps(row))
+        (Path(folder) / "rows.json").write_text(json.dumps([row]))
     dist.barrier()
     dist.destroy_process_group()

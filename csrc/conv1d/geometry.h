@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <optional>
+#include <type_traits>
 
 #include "common/index.h"
 #include "common/launch_shape.h"
@@ -161,6 +162,21 @@ void set_strides(Args& args, const Problem& p) {
 }
 
 template <typename Args>
+void set_signal(Args& args, const Problem& p) {
+  const auto set = [](auto& to, int64_t value) {
+    to = static_cast<std::remove_reference_t<decltype(to)>>(value);
+  };
+  if constexpr (requires { args.from_stride; }) {
+    args.from_stride = p.from.stride;
+    args.to_stride = p.to.stride;
+  }
+  set(args.from_size, p.from.size);
+  set(args.to_size, p.to.size);
+  set(args.padding, p.padding);
+  set(args.taps, p.taps);
+}
+
+template <typename Args>
 void set_channels(Args& args, const Problem& p) {
   args.in_channels = static_cast<uint32_t>(p.from.channels);
   args.out_channels = static_cast<uint32_t>(p.to.channels);
@@ -189,10 +205,7 @@ void set_rows(Args& args, const Problem& p) {
   const VectorRange range = vectors_of(p, p.from);
   args.first_vec = range.first;
   args.last_vec = range.last;
-  args.from_size = static_cast<int32_t>(p.from.size);
-  args.to_size = static_cast<int32_t>(p.to.size);
-  args.padding = static_cast<int32_t>(p.padding);
-  args.taps = static_cast<int32_t>(p.taps);
+  set_signal(args, p);
 }
 
 }  // namespace gpuopt::conv1d

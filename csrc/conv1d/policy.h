@@ -115,26 +115,27 @@ inline void choose(Plan& plan, const Problem& p, Pass pass, const Device& device
 
 // Whether a problem needs several launches. A weight gradient sums over all positions, so it is
 // never split.
-inline bool needs_split(const Problem& p, Pass pass, const Device& device) {
+inline bool needs_split(const Problem& p, Pass pass, int64_t launch_outputs = kLaunchOutputs) {
   const Signal& result = pass == Pass::kForward ? p.to : p.from;
   return pass != Pass::kWeightGradient && p.batch * p.groups > 1 &&
-         p.batch * p.groups * result.channels * result.size > device.launch_outputs;
+         p.batch * p.groups * result.channels * result.size > launch_outputs;
 }
 
 // Plans one pass of a problem. See Problem for what each pass reads and writes.
-inline Plan plan(const Problem& p, Pass pass, const Device& device) {
+inline Plan plan(const Problem& p, Pass pass, const Device& device,
+                 int64_t launch_outputs = kLaunchOutputs) {
   Plan made;
   made.dtype = p.dtype;
-  if (!needs_split(p, pass, device)) {
+  if (!needs_split(p, pass, launch_outputs)) {
     detail::choose(made, p, pass, device);
     return made;
   }
   const Signal& result = pass == Pass::kForward ? p.to : p.from;
   const auto [first, second] = detail::halves_of(p, result.channels);
-  made = plan(first, pass, device);
+  made = plan(first, pass, device, launch_outputs);
   Plan* last = &made;
   while (last->rest) last = last->rest.get();
-  last->rest = std::make_unique<Plan>(plan(second, pass, device));
+  last->rest = std::make_unique<Plan>(plan(second, pass, device, launch_outputs));
   const Signal& half = pass == Pass::kForward ? second.to : second.from;
   const int64_t offset =
       static_cast<const char*>(half.data) - static_cast<const char*>(result.data);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "common/device.h"
 #include "common/dtype.h"
 
 namespace gpuopt::conv1d {
@@ -68,13 +69,8 @@ struct UpdateProblem {
   Activation activation = Activation::kNone;
 };
 
-struct Device {
-  int sms = 1;
-  // Shared memory that a block can opt in to (64 KiB on sm_75).
-  int shared_bytes = 227 << 10;
-  // Larger problems are split into several launches, since threads are counted with 31 bits.
-  int64_t launch_outputs = (int64_t{1} << 31) - 1024;
-};
+// Larger problems are split into several launches, since threads are counted with 31 bits.
+constexpr int64_t kLaunchOutputs = (int64_t{1} << 31) - 1024;
 
 // Swaps input and output, so that an input gradient reads `from` and writes `to`.
 inline Problem exchanged(const Problem& p) {

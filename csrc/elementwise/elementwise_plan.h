@@ -119,8 +119,8 @@ Launch<kInputs> plan_rows(const Problem<kInputs>& problem, const Layout<kInputs>
 struct Turned {
   int dim = 0;          // along which they are contiguous
   uint32_t inputs = 0;  // bit k: input k is turned
-  uint32_t packed =
-      0;  // bit k: input k is not turned, and its vectors along dimension 0 are aligned
+  // Bit k: input k is not turned, and its vectors along dimension 0 are aligned.
+  uint32_t packed = 0;
   bool packed_tiles = true;  // vectors of the output and of turned inputs are aligned
 };
 

@@ -129,8 +129,9 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, false>) voi
       if constexpr (!kProduct) scores[u] = scores[u] > C(0) ? scores[u] : scores[u] * factor;
     }
 
-    // Add the entries begin to end - 1 to the state.
-    const auto add = [&](int32_t begin, int32_t end) {
+    // Adds entries to the state.
+    const auto add = [&](int32_t first, int32_t stop) {
+      const int32_t begin = first - from, end = stop - from;
       C limit = most;
 #pragma unroll
       for (int u = 0; u < U; ++u) {
@@ -152,15 +153,7 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, false>) voi
         }
       }
     };
-    // Groups of a warp add entries and finish rows together, as in reduce_rows().
-    const int32_t end = min(from + U, window.count);
-    for (int32_t done = from;;) {
-      const int32_t stop = min(rows.end(), end);
-      add(done - from, stop - from);
-      if (rows.end() > end) break;
-      done = stop;
-      finish_row();
-    }
+    walk_entries(rows, from, min(from + U, window.count), add, finish_row);
   }
   assert(next.in_range() && "index out of bounds");
   while (rows.has_row() && !rows.is_open()) finish_row();
@@ -182,14 +175,9 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, false>) voi
 cudaError_t launch(const AttentionPlan& plan, Workspace& workspace, cudaStream_t stream) {
   return with_float(plan.args.problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using State = AttentionState<compute_t<T>>;
-    assert(attention_state_bytes(plan.args.problem.dtype) == sizeof(State));
-    PartMemory<State> parts(plan.args.walk, plan.part_bytes, workspace);
-    if (parts.failed) return cudaErrorMemoryAllocation;
+    assert(attention_state_bytes(plan.args.problem.dtype) == sizeof(AttentionState<compute_t<T>>));
     const auto kernel = plan.args.problem.is_product() ? attend<T, true> : attend<T, false>;
-    const cudaError_t error =
-        launch_kernel(kernel, plan.shape, stream, plan.args, parts.starts, parts.parts);
-    return error == cudaSuccess ? launch_add_parts<T>(plan, parts, stream) : error;
+    return launch_with_parts<T>(kernel, plan.args, plan.shape, plan, workspace, stream);
   });
 }
 

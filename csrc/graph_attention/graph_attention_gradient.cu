@@ -159,17 +159,7 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, true>) void
         sums[0].sum += grad;
       }
     };
-    const int32_t end = min(from + U, window.count);
-    for (int32_t done = from;;) {
-      const int32_t stop = min(rows.end(), end);
-#pragma unroll
-      for (int u = 0; u < U; ++u) {
-        if (from + u >= done && from + u < stop) add(u);
-      }
-      if (rows.end() > end) break;
-      done = stop;
-      finish_row();
-    }
+    walk_each_entry<U>(rows, from, window.count, add, finish_row);
   }
   assert(next.in_range() && "index out of bounds");
   while (rows.has_row() && !rows.is_open()) finish_row();
@@ -189,14 +179,9 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, true>) void
 cudaError_t launch(const AttentionGradientPlan& plan, Workspace& workspace, cudaStream_t stream) {
   return with_float(plan.args.problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using State = SumState<compute_t<T>>;
-    PartMemory<State> parts(plan.args.walk, plan.sums.part_bytes, workspace);
-    if (parts.failed) return cudaErrorMemoryAllocation;
     const auto kernel =
         plan.args.problem.is_product() ? attend_gradient<T, true> : attend_gradient<T, false>;
-    const cudaError_t error =
-        launch_kernel(kernel, plan.shape, stream, plan.args, parts.starts, parts.parts);
-    return error == cudaSuccess ? launch_add_parts<T>(plan.sums, parts, stream) : error;
+    return launch_with_parts<T>(kernel, plan.args, plan.shape, plan.sums, workspace, stream);
   });
 }
 

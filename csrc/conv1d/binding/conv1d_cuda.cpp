@@ -36,7 +36,7 @@ void check_operands(const ForwardCall& call) {
 // Returns an undefined tensor if ATen is chosen.
 Tensor own_forward(const ForwardCall& call, const Sizes& sizes) {
   if (!may_have_kernel(call.input, sizes)) return {};
-  const Plan chosen = plan(forward_problem(call, sizes), forward_pass(sizes), this_device());
+  const Plan chosen = plan(forward_problem(call, sizes), forward_pass(sizes), current_device());
   return compute(chosen, Pass::kForward, call, sizes);
 }
 
@@ -100,7 +100,7 @@ std::optional<Gradients> fused_backward(const BackwardCall& call, const Sizes& s
 Gradients own_backward(const BackwardCall& call, const Sizes& sizes) {
   if (!may_have_kernel(call.input, sizes)) return {};
   const auto own = [&](Pass pass) {
-    return compute(plan(gradient_problem(call, sizes, pass), pass, this_device()), pass, call,
+    return compute(plan(gradient_problem(call, sizes, pass), pass, current_device()), pass, call,
                    sizes);
   };
   Gradients result;

@@ -7,11 +7,6 @@
 
 namespace gpuopt::conv1d {
 
-inline Device this_device() {
-  const gpuopt::Device& device = current_device();
-  return {device.sms, device.shared_bytes};
-}
-
 inline void launch_plan(const char* op, const Plan& plan, const Tensor& result) {
   TensorWorkspace workspace;
   check_launch(

@@ -55,13 +55,8 @@ struct ChannelTilesPlan : PathPlan<ChannelTilesArgs> {
     ChannelTilesPlan plan;
     ChannelTilesArgs& args = plan.args;
     set_operands(args, p);
-    args.from_stride = p.from.stride;
-    args.to_stride = p.to.stride;
+    set_signal(args, p);
     args.weight_channel = p.weight.group_stride;
-    args.from_size = static_cast<int32_t>(p.from.size);
-    args.to_size = static_cast<int32_t>(p.to.size);
-    args.padding = static_cast<int32_t>(p.padding);
-    args.taps = static_cast<int32_t>(p.taps);
     args.channels = static_cast<uint32_t>(p.groups);
     args.phases = divide_by(phases);
     args.dilation = divide_by(p.dilation);

@@ -48,13 +48,8 @@ struct ChannelsLastPlan : PathPlan<ChannelsLastArgs> {
     plan.launch = launch_shape(ceil_div<int64_t>(threads, kThreads), kThreads);
     ChannelsLastArgs& args = plan.args;
     set_operands(args, p);
-    args.from_stride = p.from.stride;
-    args.to_stride = p.to.stride;
+    set_signal(args, p);
     args.weight_channel = p.weight.group_stride;
-    args.from_size = static_cast<int32_t>(p.from.size);
-    args.to_size = static_cast<int32_t>(p.to.size);
-    args.padding = static_cast<int32_t>(p.padding);
-    args.taps = static_cast<int32_t>(p.taps);
     args.positions = static_cast<int32_t>(positions);
     args.threads = static_cast<uint32_t>(threads);
     args.vecs = divide_by(vecs);

@@ -58,14 +58,9 @@ struct GeneralPlan : PathPlan<GeneralArgs> {
     set_operands(args, p);
     set_strides(args, p);
     set_channels(args, p);
-    args.from_stride = p.from.stride;
-    args.to_stride = p.to.stride;
-    args.from_size = p.from.size;
-    args.to_size = p.to.size;
+    set_signal(args, p);
     args.step = p.stride;
-    args.padding = p.padding;
     args.dilation = p.dilation;
-    args.taps = p.taps;
     args.row_tiles = divide_by(row_tiles);
     args.tiles = divide_by(tiles);
     args.groups = divide_by(p.groups);

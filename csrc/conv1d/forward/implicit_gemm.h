@@ -60,8 +60,6 @@ inline ImplicitGemmArgs implicit_gemm_args(const Problem& p, int64_t row_tiles, 
   set_strides(args, p);
   set_channels(args, p);
   set_rows(args, p);
-  args.from_stride = p.from.stride;
-  args.to_stride = p.to.stride;
   args.from_rows = p.from.stride == 1 || p.from.size == 1;
   args.to_rows = p.to.stride == 1 || p.to.size == 1;
   const int64_t values = kAccessBytes / item_of(p);

@@ -18,8 +18,8 @@ namespace gpuopt::conv1d {
 
 cudaError_t launch(const ForwardPath& path, DType dtype, void* to, Workspace& workspace,
                    cudaStream_t stream) {
-  return with_type(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  return with_float(dtype, [&](auto type) {
+    using T = decltype(type);
     return std::visit(
         [&](const auto& plan) {
           if constexpr (requires { launch<T>(plan, to, workspace, stream); }) {
@@ -35,8 +35,8 @@ cudaError_t launch(const ForwardPath& path, DType dtype, void* to, Workspace& wo
 cudaError_t update(const UpdateProblem& p, cudaStream_t stream) {
   const LaunchShape shape =
       launch_shape(ceil_div<int64_t>(p.batch * p.channels, kThreads), kThreads);
-  return with_type(p.dtype, [&](auto type) {
-    return launch_kernel(update_kernel<typename decltype(type)::type>, shape, stream, p);
+  return with_float(p.dtype, [&](auto type) {
+    return launch_kernel(update_kernel<decltype(type)>, shape, stream, p);
   });
 }
 

@@ -19,8 +19,8 @@ cudaError_t launch_taps(const FusedPlan& plan, const FusedArgs& args, cudaStream
 
 cudaError_t launch(const FusedPlan& plan, DType dtype, const FusedResults& to, Workspace& workspace,
                    cudaStream_t stream) {
-  return with_type(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  return with_float(dtype, [&](auto type) {
+    using T = decltype(type);
     using C = compute_t<T>;
     FusedArgs args = plan.args;
     args.to = to.grad_input;

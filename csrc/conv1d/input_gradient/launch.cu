@@ -8,8 +8,8 @@ namespace gpuopt::conv1d {
 
 cudaError_t launch(const InputGradientPath& path, DType dtype, void* to, Workspace&,
                    cudaStream_t stream) {
-  return with_type(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  return with_float(dtype, [&](auto type) {
+    using T = decltype(type);
     return std::visit([&](const auto& plan) { return launch_path<T>(plan, to, stream); }, path);
   });
 }

@@ -18,7 +18,7 @@ Tensor conv1d_path(const Tensor& input, const Tensor& weight, const OptionalTens
   const c10::cuda::CUDAGuard guard(input.device());
   const PathCall call(kPathOp, input, weight, bias, grad_output, stride, padding, dilation, groups,
                       what);
-  const Plan plan = plan_path(call.problem, call.pass, this_device(), path);
+  const Plan plan = plan_path(call.problem, call.pass, current_device(), path);
   TORCH_CHECK_VALUE(!plan.is_aten(), kPathOp, ": path \"", path,
                     "\" does not support this problem; see gpuopt_ladder::conv1d_paths");
   Tensor result = empty_result(call.pass, input, weight, call.sizes);

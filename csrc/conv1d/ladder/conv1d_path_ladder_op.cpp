@@ -23,8 +23,7 @@ std::string conv1d_paths(const at::Tensor& input, const at::Tensor& weight,
       "gpuopt_ladder::conv1d_paths: multiprocessors must be that of a GPU: expected 1 "
       "to 1048576, got ",
       sms);
-  Device device;
-  device.sms = static_cast<int>(sms);
+  const Device device{static_cast<int>(sms), 227 << 10};  // with the shared memory of an H100
   std::ostringstream lines;
   lines << plan(call.problem, call.pass, device).name();
   for_each_path(call.problem, call.pass, device, [&](const auto& path, const Problem& laid) {

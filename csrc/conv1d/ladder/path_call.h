@@ -37,10 +37,10 @@ struct PathCall {
                 ": input must not be empty, got shape ", input.sizes());
     problem = pass == Pass::kForward ? forward_problem(forward, sizes)
                                      : gradient_problem(backward, sizes, pass);
-    TORCH_CHECK_VALUE(!needs_split(problem, pass, Device()), op,
-                      ": the result must fit into one launch: expected at most ",
-                      Device().launch_outputs, " values, got an input of shape ", input.sizes(),
-                      " and a weight of shape ", weight.sizes());
+    TORCH_CHECK_VALUE(!needs_split(problem, pass), op,
+                      ": the result must fit into one launch: expected at most ", kLaunchOutputs,
+                      " values, got an input of shape ", input.sizes(), " and a weight of shape ",
+                      weight.sizes());
   }
 };
 

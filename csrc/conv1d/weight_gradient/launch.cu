@@ -33,8 +33,8 @@ cudaError_t launch_sums(const AtenPlan&, void*, Workspace&, cudaStream_t) {
 
 cudaError_t launch(const WeightGradientPath& path, DType dtype, void* to, Workspace& workspace,
                    cudaStream_t stream) {
-  return with_type(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  return with_float(dtype, [&](auto type) {
+    using T = decltype(type);
     return std::visit(
         [&](const auto& plan) {
           if constexpr (requires { launch<T>(plan, to, workspace, stream); }) {

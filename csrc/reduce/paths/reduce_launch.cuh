@@ -9,6 +9,7 @@
 #include "reduce/device/reduce_reducers.cuh"
 #include "reduce/paths/reduce_columns.cuh"
 #include "reduce/paths/reduce_rows.cuh"
+#include "reduce/paths/reduce_tile.cuh"
 #include "reduce/reduce.h"
 
 namespace gpuopt::reduce {

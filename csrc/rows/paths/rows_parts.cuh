@@ -20,8 +20,8 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const Args args, con
   using F = Features<T, Access::kSpread>;
   constexpr int N = F::kCount;
   constexpr int32_t kMany = 32;
-  constexpr int kAhead =
-      sizeof(State) > 16 ? 1 : 16 / sizeof(State);  // parts whose loads are in flight together
+  // Parts whose loads are in flight together.
+  constexpr int kAhead = sizeof(State) > 16 ? 1 : 16 / sizeof(State);
   grid_dependency_wait();
   const auto& problem = args.problem;
   const Walk& walk = args.walk;
@@ -103,29 +103,24 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const Args args, con
   }
 }
 
-// What the kernels leave for add_parts: the first row of each block, and the parts. Null if one
-// block walks all rows.
-template <typename State>
-struct PartMemory {
-  void* starts = nullptr;
+// Starts a kernel, and adds the parts that it leaves as `sums` says. There are none if one block
+// walks all rows.
+template <typename T, typename State, typename Args, typename Plan>
+cudaError_t launch_with_parts(void (*kernel)(Args, void*, State*), const Args& args,
+                              const LaunchShape& shape, const Plan& sums, Workspace& workspace,
+                              cudaStream_t stream) {
+  void* starts = nullptr;  // the first row of each block
   State* parts = nullptr;
-  bool failed = false;
-
-  PartMemory(const Walk& walk, size_t part_bytes, Workspace& workspace) {
-    if (part_bytes == 0) return;
-    starts = workspace.allocate(walk.blocks * (walk.matrix.is_long ? 8 : 4));
-    parts = static_cast<State*>(workspace.allocate(part_bytes));
-    failed = starts == nullptr || parts == nullptr;
+  if (sums.part_bytes > 0) {
+    starts = workspace.allocate(args.walk.blocks * (args.walk.matrix.is_long ? 8 : 4));
+    parts = static_cast<State*>(workspace.allocate(sums.part_bytes));
+    if (starts == nullptr || parts == nullptr) return cudaErrorMemoryAllocation;
   }
-};
-
-template <typename T, typename Plan, typename State>
-cudaError_t launch_add_parts(const Plan& plan, const PartMemory<State>& memory,
-                             cudaStream_t stream) {
-  if (memory.parts == nullptr) return cudaSuccess;
-  return launch_kernel(add_parts<T, State, std::decay_t<decltype(plan.args)>>, plan.finish, stream,
-                       plan.args, static_cast<const void*>(memory.starts),
-                       static_cast<const State*>(memory.parts));
+  const cudaError_t error = launch_kernel(kernel, shape, stream, args, starts, parts);
+  if (error != cudaSuccess || parts == nullptr) return error;
+  return launch_kernel(add_parts<T, State, std::decay_t<decltype(sums.args)>>, sums.finish, stream,
+                       sums.args, static_cast<const void*>(starts),
+                       static_cast<const State*>(parts));
 }
 
 }  // namespace gpuopt::rows

@@ -182,18 +182,7 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
         states[j].add(x, entry);
       }
     };
-    // Groups of a warp add entries and finish rows together, though their rows end elsewhere.
-    const int32_t end = min(from + U, window.count);
-    for (int32_t done = from;;) {
-      const int32_t stop = min(rows.end(), end);
-#pragma unroll
-      for (int u = 0; u < U; ++u) {
-        if (from + u >= done && from + u < stop) add(u);
-      }
-      if (rows.end() > end) break;
-      done = stop;
-      finish_row();
-    }
+    walk_each_entry<U>(rows, from, window.count, add, finish_row);
   }
   assert((matrix.index == nullptr || window.count == 0 || last_column <= most_column) &&
          "index out of bounds");
@@ -221,11 +210,7 @@ template <typename T, typename State>
 cudaError_t run(void (*kernel)(ReduceArgs, void*, State*), const ReducePlan& plan,
                 Workspace& workspace, cudaStream_t stream) {
   assert(state_bytes(plan.args.problem.reduce, plan.args.problem.dtype) == sizeof(State));
-  PartMemory<State> parts(plan.args.walk, plan.part_bytes, workspace);
-  if (parts.failed) return cudaErrorMemoryAllocation;
-  const cudaError_t error =
-      launch_kernel(kernel, plan.shape, stream, plan.args, parts.starts, parts.parts);
-  return error == cudaSuccess ? launch_add_parts<T>(plan, parts, stream) : error;
+  return launch_with_parts<T>(kernel, plan.args, plan.shape, plan, workspace, stream);
 }
 
 // Runs the kernel for the plan's access. Integers, products and softmax have neither values nor

@@ -11,355 +11,333 @@
 #pragma once
 
 #include "common/launch.cuh"
-#include "selective_scan/device/selective_scan_tile.cuh"
+#include "selective_scan/device/selective_scan_backward_tile.cuh"
 
 namespace gpuopt::selective {
+
+// The states of a channel that a thread holds in registers, and their gradients. The kernel calls
+// the public methods in their order.
+template <typename T, typename Layout, bool kConstant>
+class BackwardStates {
+  using Tile = BackwardTile<T, Layout, kConstant>;
+  using C = typename Tile::C;
+  using States = typename Tile::States;
+  static constexpr int kStates = Layout::kStates, kLanes = Layout::kLanes;
+  static constexpr int kPitch = Tile::kPitch, kMatrixPitch = Tile::kMatrixPitch;
+  static constexpr int kPositions = kSteps<C, Layout>;  // of a group
+  // Positions whose sums over lanes are added up at once.
+  static constexpr int kSummed = kPositions < 4 ? kPositions : 4;
+
+ public:
+  static constexpr int kGroups = Layout::kTile / kPositions;
+
+  // A group in registers: the states before it and after each position, and the factors.
+  struct Group {
+    States before, after[kPositions], factors[kPositions];
+  };
+
+  __device__ __forceinline__ BackwardStates(const Tile& tile)
+      : args_(tile.args), tile_(tile), lane_(tile.lane) {}
+
+  // ---------------------------------------------------------------- Load
+
+  // Loads the tile into shared memory, and what belongs to this thread's states into registers.
+  __device__ __forceinline__ void load() {
+    channel_ = tile_.first_channel + tile_.row;
+    has_channel_ = channel_ < tile_.block.end;
+    const int states = static_cast<int>(args_.problem.states);
+    valid_ = has_channel_ ? min(max(states - lane_ * kStates, 0), kStates) : 0;
+    in_row_ = tile_.block.row * args_.problem.channels + channel_;
+    state_row_ = in_row_ * states + lane_ * kStates;
+
+    const TileRun<Layout> run(args_.problem);
+    const int count = tile_.valid(run);
+    if (args_.tiling.sets > 1 || tile_.is_last()) {
+      load_channels(tile_.bias, args_.problem.delta_bias, tile_.first_channel, tile_.block.end,
+                    Layout::kChannels);
+      __syncthreads();
+    }
+    MatrixTiles<C, Layout> matrices = {
+        {}, {}, tile_.varying_B && tile_.set == 0, tile_.varying_C && tile_.set == 0};
+    matrices.load(args_.problem, tile_.block, tile_.begin);
+    load_states_before();
+    tile_.load_rows(run, count);
+    matrices.store(tile_.matrix_B, tile_.matrix_C, args_.problem, tile_.block, tile_.begin);
+    load_sums();
+    __syncthreads();
+  }
+
+  // ---------------------------------------------------------------- Forward
+
+  // Goes through the tile, and keeps the states before every group.
+  __device__ __forceinline__ void find_starts() {
+    for (int group = 0; group < kGroups; ++group) {
+      tile_.starts[group * kThreads + static_cast<int>(threadIdx.x)] = h_;
+      if (group == kGroups - 1) break;
+      const int start = tile_.row * kPitch + group * kPositions;
+      const auto dt = load_row<kPositions>(tile_.rows_dt + start);
+      const auto u = load_row<kPositions>(tile_.rows_u + start);
+#pragma unroll
+      for (int p = 0; p < kPositions; ++p) {
+        const States B = B_at(group * kPositions + p);
+        const C dtu = dt[p] * u[p];
+#pragma unroll
+        for (int i = 0; i < kStates; ++i) {
+          h_.values[i] =
+              multiply_add(exp2_of(dt[p] * decay_.values[i]), h_.values[i], dtu * B.values[i]);
+        }
+      }
+    }
+  }
+
+  // Computes a group's states, and the gradients of z from them.
+  __device__ __forceinline__ void go_forward(int number, Group& group) {
+    const int first = number * kPositions, start = tile_.row * kPitch + first;
+    group.before = tile_.starts[number * kThreads + static_cast<int>(threadIdx.x)];
+    C y[kPositions];
+    {
+      const auto dt = load_row<kPositions>(tile_.rows_dt + start);
+      const auto u = load_row<kPositions>(tile_.rows_u + start);
+      h_ = group.before;
+#pragma unroll
+      for (int p = 0; p < kPositions; ++p) {
+        const States B = B_at(first + p);
+        const C dtu = dt[p] * u[p];
+        y[p] = 0;
+#pragma unroll
+        for (int i = 0; i < kStates; ++i) {
+          const C factor = exp2_of(dt[p] * decay_.values[i]);
+          group.factors[p].values[i] = factor;
+          h_.values[i] = multiply_add(factor, h_.values[i], dtu * B.values[i]);
+        }
+        group.after[p] = h_;
+        if (tile_.has_z) {
+          const States c = C_at(first + p);
+#pragma unroll
+          for (int i = 0; i < kStates; ++i) y[p] = multiply_add(c.values[i], h_.values[i], y[p]);
+        }
+      }
+    }
+    if (tile_.has_z) {
+      sum_over_lanes<1, kLanes>(y);
+      const int at = start + first_sum<kPositions, kLanes>(lane_);
+      if (lane_ < kPositions) {
+#pragma unroll
+        for (int k = 0; k < kSums<kPositions, kLanes>; ++k) {
+          tile_.rows_dz[at + k] *= multiply_add(skip_, tile_.rows_u[at + k], y[k]);
+        }
+      }
+    }
+  }
+
+  // ---------------------------------------------------------------- Back
+
+  // Goes back through a group, and replaces its rows by gradients.
+  __device__ __forceinline__ void go_back(int number, const Group& group) {
+#pragma unroll
+    for (int part = kPositions - kSummed; part >= 0; part -= kSummed) {
+      const int first = number * kPositions + part;
+      C s[kSummed], w[kSummed];
+#pragma unroll
+      for (int q = kSummed - 1; q >= 0; --q) {
+        const int p = part + q;
+        const States& previous = p > 0 ? group.after[p > 0 ? p - 1 : 0] : group.before;
+        go_back_from(first + q, previous, group.after[p], group.factors[p], s[q], w[q]);
+      }
+      sum_over_lanes<1, kLanes>(s);
+      sum_over_lanes<1, kLanes>(w);
+      __syncwarp();  // all lanes have read this part of the rows
+      if (lane_ >= kSummed) continue;
+      const int at = tile_.row * kPitch + first + first_sum<kSummed, kLanes>(lane_);
+#pragma unroll
+      for (int k = 0; k < kSums<kSummed, kLanes>; ++k) {
+        const C u = tile_.rows_u[at + k], dy = tile_.rows_dy[at + k];
+        const C ddelta = multiply_add(u, s[k], kLn2<C> * w[k]) * tile_.rows_slope[at + k];
+        dD_ = multiply_add(dy, u, dD_);
+        dbias_ += ddelta;
+        tile_.rows_u[at + k] = multiply_add(tile_.rows_dt[at + k], s[k], skip_ * dy);
+        tile_.rows_slope[at + k] = ddelta;
+      }
+    }
+  }
+
+  // ---------------------------------------------------------------- Store
+
+  // Stores the gradients that are sums over positions, for the next tile or as the result.
+  __device__ __forceinline__ void store_sums() {
+    const Gradients& gradients = args_.gradients;
+    C all[2] = {dD_, dbias_};
+    for (int bit = 1; bit < kLanes; bit *= 2) {
+      all[0] += shuffle_xor(all[0], bit);
+      all[1] += shuffle_xor(all[1], bit);
+    }
+    if (has_channel_ && lane_ == 0) {
+      static_cast<C*>(gradients.D)[in_row_] = all[0];
+      static_cast<C*>(gradients.delta_bias)[in_row_] = all[1];
+    }
+    store_states(static_cast<C*>(gradients.A) + state_row_, dA_, valid_);
+    if (args_.tiling.sets > 1) {
+      store_states(static_cast<C*>(args_.carry) + state_row_, g_, valid_);
+    }
+    if constexpr (kConstant) {
+      if (!tile_.varying_B) {
+        store_states(static_cast<C*>(gradients.B) + state_row_, constant_dB_, valid_);
+      }
+      if (!tile_.varying_C) {
+        store_states(static_cast<C*>(gradients.C) + state_row_, constant_dC_, valid_);
+      }
+    }
+  }
+
+ private:
+  // ---------------------------------------------------------------- Parts of load()
+
+  // Loads the factors of channels, and the states before the tile: the checkpoint, and what is left
+  // of the states before the segment.
+  __device__ __forceinline__ void load_states_before() {
+    const Problem& problem = args_.problem;
+    h_ = decay_ = constant_B_ = constant_C_ = {};
+    skip_ = 0;
+    if (has_channel_) {
+      const int64_t tiles = (problem.length + Layout::kTile - 1) / Layout::kTile;
+      const int64_t at = (tile_.block.batch * tiles + tile_.number) * problem.channels + channel_;
+      const int64_t states = problem.states;
+      h_ = load_states<C, kStates>(
+          static_cast<const C*>(args_.checkpoints) + at * states + lane_ * kStates, valid_);
+      decay_ = load_states<C, kStates>(
+          static_cast<const C*>(problem.A) + channel_ * states + lane_ * kStates, valid_);
+      if (problem.D != nullptr) skip_ = static_cast<const C*>(problem.D)[channel_];
+#pragma unroll
+      for (int i = 0; i < kStates; ++i) decay_.values[i] *= kLog2E<C>;
+      if (args_.states != nullptr) {
+        const C seconds = static_cast<const C*>(args_.elapsed)[at];
+        const States given =
+            load_states<C, kStates>(static_cast<const C*>(args_.states) + state_row_, valid_);
+#pragma unroll
+        for (int i = 0; i < kStates; ++i) {
+          h_.values[i] =
+              multiply_add(exp2_of(seconds * decay_.values[i]), given.values[i], h_.values[i]);
+        }
+      }
+    }
+    if constexpr (kConstant) {
+      const int64_t state = lane_ * kStates;
+      const auto load = [&](const Matrix& matrix) {
+        return load_constant<C, kStates>(matrix, channel_, state, valid_);
+      };
+      if (!tile_.varying_B) constant_B_ = load(problem.B);
+      if (!tile_.varying_C) constant_C_ = load(problem.C);
+    }
+  }
+
+  // Begins the sums over positions. With several sets of channels, loads the set's sums from
+  // memory, because registers hold the sums of one set.
+  __device__ __forceinline__ void load_sums() {
+    const Gradients& gradients = args_.gradients;
+    const auto load = [&](const void* from) {
+      return load_states<C, kStates>(static_cast<const C*>(from) + state_row_, valid_);
+    };
+    if (tile_.is_last()) {
+      g_ = dA_ = constant_dB_ = constant_dC_ = {};
+      dD_ = dbias_ = 0;
+      const void* const after =
+          args_.states_gradient != nullptr ? args_.states_gradient : gradients.last_state;
+      if (after != nullptr) g_ = load(after);
+    } else if (args_.tiling.sets > 1) {
+      g_ = load(args_.carry);
+      dA_ = load(gradients.A);
+      if constexpr (kConstant) {
+        if (!tile_.varying_B) constant_dB_ = load(gradients.B);
+        if (!tile_.varying_C) constant_dC_ = load(gradients.C);
+      }
+      const bool first = has_channel_ && lane_ == 0;
+      dD_ = first ? static_cast<const C*>(gradients.D)[in_row_] : C{0};
+      dbias_ = first ? static_cast<const C*>(gradients.delta_bias)[in_row_] : C{0};
+    }
+  }
+
+  // ---------------------------------------------------------------- Parts of go_back()
+
+  // Goes back from the states after a position to the states before it. Sets s and w to this lane's
+  // parts of s_t and of the sum over n of w_t A.
+  __device__ __forceinline__ void go_back_from(int position, const States& before,
+                                               const States& after, const States& factors, C& s,
+                                               C& w) {
+    const int at = tile_.row * kPitch + position;
+    const C dt = tile_.rows_dt[at], dy = tile_.rows_dy[at], dtu = dt * tile_.rows_u[at];
+    const States B = B_at(position), c = C_at(position);
+    C to_channels[2 * kStates];  // the gradients of B and C
+    s = w = 0;
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) {
+      const C gradient = multiply_add(c.values[i], dy, g_.values[i]);
+      s = multiply_add(gradient, B.values[i], s);
+      to_channels[i] = gradient * dtu;
+      to_channels[kStates + i] = after.values[i] * dy;
+      g_.values[i] = gradient * factors.values[i];
+      const C of_exponent = g_.values[i] * before.values[i];
+      dA_.values[i] = multiply_add(of_exponent, dt, dA_.values[i]);
+      w = multiply_add(of_exponent, decay_.values[i], w);
+    }
+    if constexpr (kConstant) {
+#pragma unroll
+      for (int i = 0; i < kStates; ++i) {
+        constant_dB_.values[i] += to_channels[i];
+        constant_dC_.values[i] += to_channels[kStates + i];
+      }
+    }
+    if (tile_.varying_B || tile_.varying_C) tile_.add_channels(position, to_channels);
+  }
+
+  __device__ __forceinline__ States B_at(int position) const {
+    if (!tile_.varying_B) return constant_B_;
+    return load_shared_states<kStates>(tile_.matrix_B + position * kMatrixPitch + lane_ * kStates);
+  }
+  __device__ __forceinline__ States C_at(int position) const {
+    if (!tile_.varying_C) return constant_C_;
+    return load_shared_states<kStates>(tile_.matrix_C + position * kMatrixPitch + lane_ * kStates);
+  }
+
+  const BackwardArgs& args_;
+  const Tile& tile_;
+  const int lane_;
+  int64_t channel_, in_row_, state_row_;  // this thread's channel, and indices in gradients
+  bool has_channel_;
+  int valid_;  // states that exist
+
+  States h_, decay_, constant_B_, constant_C_;  // decay: A log2(e)
+  C skip_;                                      // D of the channel
+  // The gradients of the state, A, constant B and C, D and delta_bias: sums over positions.
+  States g_ = {}, dA_ = {}, constant_dB_ = {}, constant_dC_ = {};
+  C dD_ = 0, dbias_ = 0;
+};
 
 template <typename T, typename Layout, bool kConstant>
 __global__ __launch_bounds__(
     kThreads,
     blocks_per_sm(Layout::kStates, Layout::kLanes, true, sizeof(compute_t<T>) == 8,
                   kConstant)) void scan_backward(const __grid_constant__ BackwardArgs args) {
-  using C = compute_t<T>;
-  using Shared = BackwardShared<C, Layout>;
-  constexpr int M = Layout::kStates, R = Layout::kRun, P = kSteps<C, Layout>;
-  constexpr int Q = P < 4 ? P : 4;  // positions whose sums are added up at once
-  const Problem& problem = args.problem;
-  const Gradients& gradients = args.gradients;
-  const Tiling& tiling = args.tiling;
-  constexpr int kTile = Layout::kTile, kLanes = Layout::kLanes, kPadded = Layout::kPadded;
-  constexpr int kPitch = Shared::kPitch, kMatrixPitch = Shared::kMatrixPitch;
-  using States = Vec<C, M>;
-
+  using Thread = BackwardStates<T, Layout, kConstant>;
   extern __shared__ uint4 selective_memory[];
-  auto* const starts =
-      reinterpret_cast<States*>(selective_memory);  // [groups of the tile][threads]
-  C* const row_dt = reinterpret_cast<C*>(selective_memory) + Shared::kStarts;
-  C* const row_u = row_dt + Shared::kRow;      // later the gradient of u
-  C* const row_slope = row_u + Shared::kRow;   // of dt over delta; later the gradient of delta
-  C* const row_dy = row_slope + Shared::kRow;  // the gradient of y
-  C* const row_dz = row_dy + Shared::kRow;     // what y is multiplied by; later the gradient of z
-  C* const matrix_B = row_dz + Shared::kRow;
-  C* const matrix_C = matrix_B + Shared::kMatrix;
-  C* const all_parts = matrix_C + Shared::kMatrix;     // [warps][positions][gradients of B and C]
-  C* const bias = all_parts + kWarps * Shared::kPart;  // of a channel
-
   launch_dependents();
   grid_dependency_wait();
-  const Block block(problem, tiling, Layout::kChannels);
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % kLanes, row = thread / kLanes;
-  const int states = static_cast<int>(problem.states);
-  const int64_t length = problem.length, tiles = (length + kTile - 1) / kTile;
-  const int64_t first_tile = block.start / kTile, last_tile = (block.stop - 1) / kTile;
-  const bool has_z = problem.z.data != nullptr;
-  const bool varying_B = !kConstant || !problem.B.constant;
-  const bool varying_C = !kConstant || !problem.C.constant;
-  C* const own_part = all_parts + thread / 32 * Shared::kPart;
-
-  States dA = {}, g = {}, constant_dB = {}, constant_dC = {};
-  C sums[2] = {};  // the gradients of D and delta_bias
-  for (int64_t number = last_tile; number >= first_tile; --number) {
-    const int64_t begin = number * kTile;
-    for (int64_t set = 0; set < tiling.sets; ++set) {
-      const int64_t first_channel = block.first + set * Layout::kChannels;
-      const int64_t channel = first_channel + row;
-      const bool own = channel < block.end;
-      const int valid = own ? min(max(states - lane * M, 0), M) : 0;
-      const int64_t in_row = block.row * problem.channels + channel;
-      const int64_t state_row = in_row * states + lane * M;
-
-      // ---------------------------------------------------------- Load the tile
-      const TileRun<Layout> own_run(problem);
-      const int count = own_run.valid(block.end - first_channel, length - begin);
-      if (tiling.sets > 1 || number == last_tile) {
-        load_channels(bias, problem.delta_bias, first_channel, block.end, Layout::kChannels);
-        __syncthreads();
+  BackwardTile<T, Layout, kConstant> tile(args, selective_memory);
+  Thread states(tile);
+  for (int64_t number = tile.last; number >= tile.first; --number) {
+    for (int64_t set = 0; set < args.tiling.sets; ++set) {
+      tile.select(number, set);
+      states.load();
+      states.find_starts();
+      for (int group = Thread::kGroups - 1; group >= 0; --group) {
+        typename Thread::Group registers;
+        states.go_forward(group, registers);
+        states.go_back(group, registers);
       }
-      const auto load = [&](const Sequence& sequence) {
-        return load_run<T, R>(sequence, own_run, block.batch, first_channel, begin,
-                              sequence.data == nullptr ? 0 : count);
-      };
-      MatrixTiles<C, Layout> matrices = {{}, {}, varying_B && set == 0, varying_C && set == 0};
-      matrices.load(problem, block, begin);
-      States h = {}, decay = {}, constant_B = {}, constant_C = {};
-      C skip = 0;
-      if (own) {
-        const int64_t at = (block.batch * tiles + number) * problem.channels + channel;
-        h = load_states<C, M>(static_cast<const C*>(args.checkpoints) + at * states + lane * M,
-                              valid);
-        decay = load_states<C, M>(static_cast<const C*>(problem.A) + channel * states + lane * M,
-                                  valid);
-        if (problem.D != nullptr) skip = static_cast<const C*>(problem.D)[channel];
-#pragma unroll
-        for (int i = 0; i < M; ++i) decay.values[i] *= kLog2E<C>;
-        if (args.states != nullptr) {
-          const C seconds = static_cast<const C*>(args.elapsed)[at];
-          const States given =
-              load_states<C, M>(static_cast<const C*>(args.states) + state_row, valid);
-#pragma unroll
-          for (int i = 0; i < M; ++i) {
-            h.values[i] =
-                multiply_add(exp2_of(seconds * decay.values[i]), given.values[i], h.values[i]);
-          }
-        }
-      }
-      if constexpr (kConstant) {
-        if (!varying_B) constant_B = load_constant<C, M>(problem.B, channel, lane * M, valid);
-        if (!varying_C) constant_C = load_constant<C, M>(problem.C, channel, lane * M, valid);
-      }
-      {
-        const Run<T, R> u = load(problem.u), delta = load(problem.delta), z = load(problem.z);
-        const Run<T, R> dout = load(gradients.out);
-        const Run<C, R> own_bias = get_channels<R>(bias, own_run);
-        Run<C, R> first, second;
-        // Branches are around loops, so that the chains of all values are in flight at once.
-#pragma unroll
-        for (int i = 0; i < R; ++i) first.set(i, dout[i]);
-        if (has_z) {
-#pragma unroll
-          for (int i = 0; i < R; ++i) {
-            const C gate = sigmoid(z[i]);
-            second.set(i, first[i] * gate * (1 + z[i] * (1 - gate)));
-            first.set(i, first[i] * (z[i] * gate));
-          }
-          put_run(row_dz, kPitch, own_run, second);
-        }
-        put_run(row_dy, kPitch, own_run, first);
-#pragma unroll
-        for (int i = 0; i < R; ++i) {
-          first.set(i, delta[i] + own_bias[i]);
-          second.set(i, 1);
-        }
-        if (problem.softplus) {
-#pragma unroll
-          for (int i = 0; i < R; ++i) {
-            second.set(i, softplus_slope(first[i]));
-            first.set(i, softplus(first[i]));
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < R; ++i) {
-          if (i >= count) {
-            first.set(i, 0);
-            second.set(i, 0);
-          }
-        }
-        put_run(row_dt, kPitch, own_run, first);
-        put_run(row_slope, kPitch, own_run, second);
-#pragma unroll
-        for (int i = 0; i < R; ++i) first.set(i, u[i]);
-        put_run(row_u, kPitch, own_run, first);
-        matrices.store(matrix_B, matrix_C, problem, block, begin);
-      }
-      if (number == last_tile) {
-        g = dA = constant_dB = constant_dC = {};
-        sums[0] = sums[1] = 0;
-        const void* const after =
-            args.states_gradient != nullptr ? args.states_gradient : gradients.last_state;
-        if (after != nullptr)
-          g = load_states<C, M>(static_cast<const C*>(after) + state_row, valid);
-      } else if (tiling.sets > 1) {
-        g = load_states<C, M>(static_cast<const C*>(args.carry) + state_row, valid);
-        dA = load_states<C, M>(static_cast<const C*>(gradients.A) + state_row, valid);
-        if constexpr (kConstant) {
-          if (!varying_B) {
-            constant_dB = load_states<C, M>(static_cast<const C*>(gradients.B) + state_row, valid);
-          }
-          if (!varying_C) {
-            constant_dC = load_states<C, M>(static_cast<const C*>(gradients.C) + state_row, valid);
-          }
-        }
-        const bool first = own && lane == 0;
-        sums[0] = first ? static_cast<const C*>(gradients.D)[in_row] : C{0};
-        sums[1] = first ? static_cast<const C*>(gradients.delta_bias)[in_row] : C{0};
-      }
+      if (number == tile.first || args.tiling.sets > 1) states.store_sums();
       __syncthreads();
-
-      // ---------------------------------------------------------- Forward to the starts of groups
-      const auto B_at = [&](int position) {
-        return varying_B ? load_shared_states<M>(matrix_B + position * kMatrixPitch + lane * M)
-                         : constant_B;
-      };
-      const auto C_at = [&](int position) {
-        return varying_C ? load_shared_states<M>(matrix_C + position * kMatrixPitch + lane * M)
-                         : constant_C;
-      };
-      constexpr int groups = kTile / P;
-      const C* const own_dt = row_dt + row * kPitch;
-      const C* const own_u = row_u + row * kPitch;
-      const C* const own_dy = row_dy + row * kPitch;
-      for (int group = 0; group < groups; ++group) {
-        starts[group * kThreads + thread] = h;
-        if (group == groups - 1) break;
-        const auto dt = load_row<P>(own_dt + group * P), u = load_row<P>(own_u + group * P);
-#pragma unroll
-        for (int p = 0; p < P; ++p) {
-          const States B = B_at(group * P + p);
-          const C dtu = dt[p] * u[p];
-#pragma unroll
-          for (int i = 0; i < M; ++i) {
-            h.values[i] =
-                multiply_add(exp2_of(dt[p] * decay.values[i]), h.values[i], dtu * B.values[i]);
-          }
-        }
-      }
-
-      for (int group = groups - 1; group >= 0; --group) {
-        // -------------------------------------------------------- Forward through a group
-        const int start = group * P;
-        const States before = starts[group * kThreads + thread];
-        States a[P], after[P];
-        C y[P];
-        {
-          const auto dt = load_row<P>(own_dt + start), u = load_row<P>(own_u + start);
-          h = before;
-#pragma unroll
-          for (int p = 0; p < P; ++p) {
-            const States B = B_at(start + p);
-            const C dtu = dt[p] * u[p];
-            y[p] = 0;
-#pragma unroll
-            for (int i = 0; i < M; ++i) {
-              a[p].values[i] = exp2_of(dt[p] * decay.values[i]);
-              h.values[i] = multiply_add(a[p].values[i], h.values[i], dtu * B.values[i]);
-            }
-            after[p] = h;
-            if (has_z) {
-              const States c = C_at(start + p);
-#pragma unroll
-              for (int i = 0; i < M; ++i) {
-                y[p] = multiply_add(c.values[i], h.values[i], y[p]);
-              }
-            }
-          }
-        }
-        if (has_z) {
-          sum_over_lanes<1, kLanes>(y);
-          const int at = row * kPitch + start + first_sum<P, kLanes>(lane);
-          if (lane < P) {
-#pragma unroll
-            for (int k = 0; k < kSums<P, kLanes>; ++k) {
-              row_dz[at + k] *= multiply_add(skip, row_u[at + k], y[k]);
-            }
-          }
-        }
-
-        // -------------------------------------------------------- Back through the group
-#pragma unroll
-        for (int part = P - Q; part >= 0; part -= Q) {
-          C s[Q], w[Q];
-#pragma unroll
-          for (int q = Q - 1; q >= 0; --q) {
-            const int p = part + q, position = start + p;
-            const C dt = own_dt[position], dy = own_dy[position], dtu = dt * own_u[position];
-            const States B = B_at(position), c = C_at(position);
-            const States& previous = p > 0 ? after[p > 0 ? p - 1 : 0] : before;
-            C to_channels[2 * M];  // the gradients of B and C
-            s[q] = w[q] = 0;
-#pragma unroll
-            for (int i = 0; i < M; ++i) {
-              const C gradient = multiply_add(c.values[i], dy, g.values[i]);
-              s[q] = multiply_add(gradient, B.values[i], s[q]);
-              to_channels[i] = gradient * dtu;
-              to_channels[M + i] = after[p].values[i] * dy;
-              g.values[i] = gradient * a[p].values[i];
-              const C of_exponent = g.values[i] * previous.values[i];
-              dA.values[i] = multiply_add(of_exponent, dt, dA.values[i]);
-              w[q] = multiply_add(of_exponent, decay.values[i], w[q]);
-            }
-            if constexpr (kConstant) {
-#pragma unroll
-              for (int i = 0; i < M; ++i) {
-                constant_dB.values[i] += to_channels[i];
-                constant_dC.values[i] += to_channels[M + i];
-              }
-            }
-            if (varying_B || varying_C) {
-              constexpr int kOthers = 32 / kLanes;  // channels of a warp
-              const int other = thread % 32 / kLanes;
-              sum_over_lanes<kLanes, kOthers>(to_channels);
-              C* const to = own_part + position * 2 * kPadded +
-                            first_sum<2 * M, kOthers>(other) * kLanes + lane;
-              if (other < 2 * M) {
-#pragma unroll
-                for (int k = 0; k < kSums<2 * M, kOthers>; ++k) {
-                  if (set > 0) to_channels[k] += to[k * kLanes];
-                  to[k * kLanes] = to_channels[k];
-                }
-              }
-            }
-          }
-          sum_over_lanes<1, kLanes>(s);
-          sum_over_lanes<1, kLanes>(w);
-          __syncwarp();  // all lanes have read this part of the rows
-          if (lane >= Q) continue;
-          const int at = row * kPitch + start + part + first_sum<Q, kLanes>(lane);
-#pragma unroll
-          for (int k = 0; k < kSums<Q, kLanes>; ++k) {
-            const C u = row_u[at + k], dy = row_dy[at + k];
-            const C ddelta = multiply_add(u, s[k], kLn2<C> * w[k]) * row_slope[at + k];
-            sums[0] = multiply_add(dy, u, sums[0]);
-            sums[1] += ddelta;
-            row_u[at + k] = multiply_add(row_dt[at + k], s[k], skip * dy);
-            row_slope[at + k] = ddelta;
-          }
-        }
-      }
-
-      // ---------------------------------------------------------- Store the gradients
-      if (number == first_tile || tiling.sets > 1) {
-        C all[2] = {sums[0], sums[1]};
-        for (int bit = 1; bit < kLanes; bit *= 2) {
-          all[0] += shuffle_xor(all[0], bit);
-          all[1] += shuffle_xor(all[1], bit);
-        }
-        if (own && lane == 0) {
-          static_cast<C*>(gradients.D)[in_row] = all[0];
-          static_cast<C*>(gradients.delta_bias)[in_row] = all[1];
-        }
-        store_states(static_cast<C*>(gradients.A) + state_row, dA, valid);
-        if (tiling.sets > 1) store_states(static_cast<C*>(args.carry) + state_row, g, valid);
-        if constexpr (kConstant) {
-          if (!varying_B) {
-            store_states(static_cast<C*>(gradients.B) + state_row, constant_dB, valid);
-          }
-          if (!varying_C) {
-            store_states(static_cast<C*>(gradients.C) + state_row, constant_dC, valid);
-          }
-        }
-      }
-      __syncthreads();
-      const TileRun<Layout> stored_run(problem);  // computed again to save registers
-      const int stored = stored_run.valid(block.end - first_channel, length - begin);
-      const auto store = [&](const C* from, const Sequence& sequence) {
-        const Run<C, R> values = get_run<R>(from, kPitch, stored_run);
-        Run<T, R> run;
-#pragma unroll
-        for (int i = 0; i < R; ++i) run.set(i, values[i]);
-        store_run(run, sequence, stored_run, block.batch, first_channel, begin, stored);
-      };
-      store(row_u, gradients.u);
-      store(row_slope, gradients.delta);
-      if (has_z) store(row_dz, gradients.z);
+      tile.store_rows();
     }
-
-    // ------------------------------------------------------------ Add the parts of the warps
-    if (!varying_B && !varying_C) continue;
-    const int64_t in_group = (block.batch * problem.groups + block.group) * tiling.parts;
-    const int64_t first = ((in_group + block.number) * length + begin) * states;
-    const int rows = static_cast<int>(min(length - begin, int64_t{kTile}));
-    for (int i = thread; i < rows * states; i += kThreads) {
-      const int p = i / states, n = i % states;
-      const int from = p * 2 * kPadded + n % M * kLanes + n / M;
-      C dB = 0, dC = 0;
-#pragma unroll
-      for (int warp = 0; warp < kWarps; ++warp) {
-        dB += all_parts[warp * Shared::kPart + from];
-        dC += all_parts[warp * Shared::kPart + from + kPadded];
-      }
-      if (varying_B) static_cast<C*>(gradients.B)[first + i] = dB;
-      if (varying_C) static_cast<C*>(gradients.C)[first + i] = dC;
-    }
+    tile.add_parts();
   }
 }
 

@@ -89,7 +89,7 @@ const char* run(const int64_t* problem, int pass_number, const int64_t* device, 
                 void* to) {
   const Problem read = read_problem(problem);
   const auto pass = static_cast<Pass>(pass_number);
-  const Plan plan = *name == '\0' ? conv1d::plan(read, pass, read_device(device))
+  const Plan plan = *name == '\0' ? conv1d::plan(read, pass, read_device(device), device[2])
                                   : plan_path(read, pass, read_device(device), name);
   if (plan.is_aten()) return "aten 0 1";
   int parts = 0;

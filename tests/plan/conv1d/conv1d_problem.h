@@ -31,7 +31,7 @@ inline Problem read_problem(const int64_t* numbers) {
 }
 
 inline Device read_device(const int64_t* numbers) {
-  return {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), numbers[2]};
+  return {static_cast<int>(numbers[0]), static_cast<int>(numbers[1])};
 }
 
 // The pointer is valid until the next answer.

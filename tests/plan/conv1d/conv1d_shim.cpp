@@ -32,7 +32,7 @@ extern "C" {
 // One line for each part of the chosen plan. It ends with the part's offset in bytes.
 const char* chosen(const int64_t* problem, int pass, const int64_t* device) {
   const Plan plan =
-      conv1d::plan(read_problem(problem), static_cast<Pass>(pass), read_device(device));
+      conv1d::plan(read_problem(problem), static_cast<Pass>(pass), read_device(device), device[2]);
   std::string lines;
   for (const Plan* part = &plan; part != nullptr; part = part->rest.get()) {
     lines += std::visit([](const auto& path) { return describe(path); }, part->path) + ' ' +

@@ -1,9 +1,8 @@
-"""Transposed convolutions, beyond the contract of every operator: public function, module, layouts, empty batches, derivatives,
+"""Transposed convolutions, beyond the contract of every operator: public function, layouts, empty batches, derivatives,
 and on a GPU the paths of input gradients with a bias."""
 
 from __future__ import annotations
 
-import copy
 import inspect
 
 import pytest
@@ -12,13 +11,11 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional
 
 import torch_ops
-import torch_ops.nn
 
 from ...cases import tensors
 from ...cases.conv_transpose1d import CASES
 from ...support.compare import (
     Failures,
-    all_close,
     close,
     different_bits,
     different_from_reference,
@@ -36,7 +33,7 @@ def _last(t: torch.Tensor) -> torch.Tensor:
     return t.mT.clone(memory_format=torch.contiguous_format).mT
 
 
-# ---------------------------------------------------------------- the public function and the module
+# ---------------------------------------------------------------- the public function
 
 
 def test_is_exported_and_documented():
@@ -66,50 +63,6 @@ def test_integers_on_the_cpu():
     x, w = (tensors.Maker("cpu", torch.int64, small=True)(*s) for s in ((2, 3, 9), (3, 4, 2)))
     got = torch_ops.conv_transpose1d(x, w, stride=2)
     assert different_bits(got, torch.conv_transpose1d(x, w, stride=2)) is None
-
-
-# (in channels, out channels, taps, stride, padding, output padding, groups, bias, dilation)
-MODULES = ((3, 6, 3), (4, 4, 12, 2, 5, 0, 4), (4, 8, 4, 2, 1, 1, 2, False), (2, 2, 3, 1, 0, 1, 1, True, 2), (1, 1, 1))
-
-
-@each_device
-@pytest.mark.parametrize("arguments", MODULES, ids=str)
-def test_module_is_a_drop_in(arguments, device):
-    """The module has the parameters, state, representation, results, gradients and errors of torch.nn.ConvTranspose1d."""
-    modules = []
-    for kind in (torch_ops.nn.ConvTranspose1d, torch.nn.ConvTranspose1d):
-        torch.manual_seed(5)
-        modules.append(kind(*arguments).to(device))
-    ours, theirs = modules
-    assert isinstance(ours, torch.nn.ConvTranspose1d) and ours.extra_repr() == theirs.extra_repr()
-    assert all(different_bits(*pair) is None for pair in zip(ours.parameters(), theirs.parameters(), strict=True))
-    ours.load_state_dict(theirs.state_dict())
-    dense = torch.randn(2, arguments[0], 13, device=device)
-    for x in (dense, _last(dense), dense[0], dense[..., 1:]):
-        outcomes = []
-        for module in (ours, copy.deepcopy(ours), theirs):
-            given = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
-            result = module(given)
-            grads = torch.autograd.grad(result.square().sum(), [given, *module.parameters()])
-            outcomes.append([result, *grads])
-        for own in outcomes[:2]:
-            assert all_close(own, outcomes[2], ulps=16) is None
-    least = theirs(dense).shape[-1] - theirs.output_padding[0]
-    for size in range(least - 1, least + 3):
-        wanted, got = (raised_by(m, dense, [size]) for m in (theirs, ours))
-        assert repr(got) == repr(wanted), size
-        if wanted is None:
-            assert ours(dense, output_size=[size]).shape == theirs(dense, output_size=[size]).shape
-    for wrong in (torch.ones(2, arguments[0] + 1, 13, device=device), torch.ones(3, device=device)):
-        assert type(raised_by(ours, wrong)) is type(raised_by(theirs, wrong))
-
-
-def test_module_refuses_other_padding():
-    for kind in (torch_ops.nn.ConvTranspose1d, torch.nn.ConvTranspose1d):
-        assert isinstance(raised_by(kind, 1, 1, 1, padding_mode="reflect"), ValueError)
-        module = kind(1, 1, 1)
-        module.padding_mode = "reflect"
-        assert isinstance(raised_by(module, torch.ones(1, 1, 1)), ValueError)
 
 
 # ---------------------------------------------------------------- layouts, empty batches, derivatives

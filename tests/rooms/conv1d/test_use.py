@@ -1,4 +1,4 @@
-"""Convolutions, beyond the contract of every operator: public functions, module, layouts, masks of the backward, derivatives, and
+"""Convolutions, beyond the contract of every operator: public functions, layouts, masks of the backward, derivatives, and
 the state of causal_conv1d_update.
 
 test_accuracy.py tests errors and non-finite values, test_cuda.py tests repeatability and memory.
@@ -6,7 +6,6 @@ test_accuracy.py tests errors and non-finite values, test_cuda.py tests repeatab
 
 from __future__ import annotations
 
-import copy
 import inspect
 import itertools
 
@@ -17,7 +16,6 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_ops
-import torch_ops.nn
 
 from ...cases import tensors
 from ...cases.conv1d import ACTIVATIONS, CASES, conv1d_reference
@@ -90,67 +88,6 @@ def test_integers_on_the_cpu():
             (torch_ops.conv1d(x, w, padding=1), torch.conv1d(x, w, padding=1)),
         ):
             assert different_bits(got, want) is None
-
-
-# ---------------------------------------------------------------- the module
-
-MODULES = (
-    (3, 6, 3), (4, 8, 3, 2, 1), (4, 4, 5, 1, 2, 1, 4), (4, 8, 2, 1, "same", 1, 4), (3, 3, 4, 1, "same", 2, 3), (2, 2, 3, 2, "valid"),
-    (2, 2, 3, 1, 0, 1, 1, False), (4, 4, 4, 1, 3, 1, 4, True, "circular"), (4, 4, 3, 2, 2, 1, 2, True, "reflect"),
-    (2, 6, 3, 1, "same", 1, 2, True, "replicate"), (1, 1, 1),
-)  # fmt: skip
-
-
-@each_device
-@pytest.mark.parametrize("arguments", MODULES, ids=str)
-def test_module_is_a_drop_in(arguments, device):
-    """The module has the parameters, state, representation, results, gradients and errors of torch.nn.Conv1d."""
-    modules = []
-    for kind in (torch_ops.nn.Conv1d, torch.nn.Conv1d):
-        torch.manual_seed(5)
-        modules.append(kind(*arguments).to(device))
-    ours, theirs = modules
-    assert isinstance(ours, torch.nn.Conv1d) and ours.extra_repr() == theirs.extra_repr()
-    assert list(ours.state_dict()) == list(theirs.state_dict())
-    assert all(different_bits(*pair) is None for pair in zip(ours.parameters(), theirs.parameters(), strict=True))
-    ours.load_state_dict(theirs.state_dict())
-    dense = torch.randn(2, arguments[0], 13, device=device)
-    for x in (dense, _last(dense), dense[0], dense[..., 1:]):
-        outcomes = []
-        for module in (ours, copy.deepcopy(ours), theirs):
-            given = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
-            result = module(given)
-            grads = torch.autograd.grad(result.square().sum(), [given, *module.parameters()])
-            outcomes.append([result, *grads])
-        assert (
-            all_close(outcomes[0], outcomes[2], ulps=16) is None
-            and all_close(outcomes[1], outcomes[2], ulps=16) is None
-        )
-    for wrong in (torch.ones(2, arguments[0] + 1, 13, device=device), torch.ones(3, device=device)):
-        assert type(raised_by(ours, wrong)) is type(raised_by(theirs, wrong))
-
-
-def test_module_refuses_what_its_parent_refuses():
-    for wrong in (
-        (3, 4, 3, 1, 0, 1, 2),
-        (3, 3, 3, 1, "full"),
-        (3, 3, 3, 2, "same"),
-        (3, 3, 3, 1, 0, 1, 1, True, "around"),
-    ):
-        refusal = raised_by(torch.nn.Conv1d, *wrong)
-        assert refusal is not None and type(raised_by(torch_ops.nn.Conv1d, *wrong)) is type(refusal), wrong
-
-
-@each_device
-def test_module_compiles_for_any_size(device):
-    torch._dynamo.reset()
-    for arguments in MODULES[2:4]:
-        module = torch_ops.nn.Conv1d(*arguments).to(device)
-        compiled = torch.compile(module, fullgraph=True, dynamic=True, backend="aot_eager")
-        for shape in ((2, 4, 20), (5, 4, 33)):
-            x = torch.randn(shape, device=device) if arguments[0] == 4 else torch.randn(shape, device=device)[:, :3]
-            assert close(compiled(x), module(x)) is None
-    torch._dynamo.reset()
 
 
 # ---------------------------------------------------------------- layouts

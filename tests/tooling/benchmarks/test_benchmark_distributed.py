@@ -7,7 +7,7 @@ import torch
 from benchmarks.distributed import measure
 from benchmarks.distributed import report as distributed
 from benchmarks.distributed.cases import CASES
-from benchmarks.harness import machine, report
+from benchmarks.harness import host, machine, report
 from benchmarks.publish import distributed as page
 from benchmarks.publish import show
 
@@ -56,8 +56,8 @@ def test_without_a_gpu_the_command_says_what_to_do(monkeypatch, capsys):
 
 
 def test_ranks_without_a_core_are_left_out(monkeypatch, tmp_path):
-    monkeypatch.setattr(measure, "rows_of", lambda ranks, kind, settings: rows(ranks))
-    monkeypatch.setattr(measure.os, "sched_getaffinity", lambda _: {0, 1, 2})
+    monkeypatch.setattr(host, "rows_of", lambda _, ranks, *settings: rows(ranks))
+    monkeypatch.setattr(host.os, "sched_getaffinity", lambda _: {0, 1, 2})
     assert measure.main(["--cpu", "--ranks", "1", "2", "4", "--out", str(tmp_path / "x.json")]) == 0
     found = report.load(tmp_path / "x.json")
     assert {row["ranks"] for row in found["rows"]} == {1, 2}

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 import torch
 
-from benchmarks.harness import machine, report
+from benchmarks.harness import host, machine, report
 from benchmarks.partitioned import measure, rank
 from benchmarks.partitioned import report as partitioned
 from benchmarks.partitioned.model import PREDICTED, Load, Model, fit, not_negative
@@ -134,8 +134,8 @@ def test_without_a_gpu_the_command_says_what_to_do(monkeypatch, capsys):
 
 
 def test_ranks_without_a_core_are_left_out(monkeypatch, tmp_path):
-    monkeypatch.setattr(measure, "row_of", lambda ranks, backend, kind, _: row(ranks, backend=backend, device=kind))
-    monkeypatch.setattr(measure.os, "sched_getaffinity", lambda _: {0, 1, 2})
+    monkeypatch.setattr(host, "rows_of", lambda _, ranks, backend, kind, __: [row(ranks, backend=backend, device=kind)])
+    monkeypatch.setattr(host.os, "sched_getaffinity", lambda _: {0, 1, 2})
     assert measure.main(["--cpu", "--out", str(tmp_path / "x.json")]) == 0
     found = report.load(tmp_path / "x.json")
     assert found["left_out"] == ["4 ranks, gloo: this host has 3 cores"] and found["complete"]
@@ -144,7 +144,7 @@ def test_ranks_without_a_core_are_left_out(monkeypatch, tmp_path):
 
 def test_different_counts_are_a_failure(monkeypatch, tmp_path, capsys):
     rows = iter([row(1, device="cpu", backend="gloo"), row(2, device="cpu", backend="gloo") | {"triangles": 7}])
-    monkeypatch.setattr(measure, "row_of", lambda *_: next(rows))
+    monkeypatch.setattr(host, "rows_of", lambda *_: [next(rows)])
     assert measure.main(["--cpu", "--ranks", "1", "2", "--out", str(tmp_path / "x.json")]) == 2
     assert "ranks count different triangles: [7, 12345]" in capsys.readouterr().err
     assert not report.load(tmp_path / "x.json")["complete"]
