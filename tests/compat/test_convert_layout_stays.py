@@ -61,7 +61,10 @@ def test_results_that_are_not_strided(needs_gradient, measured):
     ]
     if needs_gradient:
         results = [result.requires_grad_() for result in results]
-    model = convert(Returns(), x, results)
+    model, seen = Returns(), []
+    model.conv.weight.register_hook(lambda gradient: seen.append(gradient))
+    convert(model, x, results)
+    assert seen, "the other results have gradients"
     _, got = model(x, results)
     assert all(a is b for a, b in zip(got, results, strict=True))
     assert model.conv._layout == Choice(True, False) and len(measured) == 1
@@ -93,6 +96,14 @@ def test_only_the_outermost_module_has_a_border():
     assert not model[0]._forward_hooks and not model[0]._forward_pre_hooks
     assert len(model._forward_hooks) == len(model._forward_pre_hooks) == 1
     assert layouts(model, x) == [True] * 5 and model(x).is_contiguous()
+
+
+def test_hooks_that_change_arguments_do_so_once():
+    model, x = stack(), torch.randn(2, 2, 40)
+    model.register_forward_pre_hook(lambda module, args: (torch.cat([*args, *args], 1),))
+    want = model(x)
+    torch.testing.assert_close(convert(model)(x), want, rtol=1e-3, atol=1e-3)
+    assert model[0]._layout == Choice(True, False)
 
 
 def test_hooks_stay_and_see_what_is_returned():
@@ -339,6 +350,16 @@ def test_compiled_training(dynamic):
     torch.testing.assert_close(
         [p.grad for p in model.parameters()], [p.grad for p in twin.parameters()], rtol=1e-3, atol=1e-3
     )
+
+
+def test_a_compiled_part_of_a_model_chooses_nothing(measured):
+    torch._dynamo.reset()
+    inner, x = nn.Conv1d(4, 4, 3), torch.randn(2, 4, 40)
+    model = nn.Sequential(nn.Conv1d(4, 4, 3), torch.compile(inner, fullgraph=True, backend="aot_eager"))
+    want = model(x)
+    for _ in range(2):
+        torch.testing.assert_close(convert(model, x)(x), want, rtol=1e-3, atol=1e-3)
+    assert model[0]._layout == Choice(True, False) and inner._layout is None and len(measured) == 2
 
 
 def test_graphs_traces_and_transforms_choose_nothing(measured):

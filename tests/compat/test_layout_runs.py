@@ -62,6 +62,13 @@ def test_a_layer_that_makes_signals_contiguous_ends_a_run(by_taps):
         assert layouts(convert(model, x), x) == [False] * 4, "two runs of two layers each"
 
 
+def test_a_conversion_that_a_layer_makes_for_the_next_one_is_charged(by_taps):
+    """The first layer has one channel, so that nothing is measured of it."""
+    model, x = nn.Sequential(nn.Conv1d(1, 4, 3), *chain(3, 3)), torch.randn(2, 1, 16)
+    with torch.no_grad():
+        assert layouts(convert(model, x), x) == [False] * 3
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 def test_gradients_that_arrive_contiguous_are_charged(chunked, monkeypatch):
     """The gradient of chunk is contiguous, so the layer before it converts it."""
@@ -85,15 +92,19 @@ def test_a_tensor_that_two_layers_want_in_two_layouts(monkeypatch):
         def __init__(self):
             super().__init__()
             self.first, self.second, self.third = (nn.Conv1d(4, 4, k, padding=k // 2) for k in (1, 3, 5))
+            self.calls = 0
 
         def forward(self, x):
+            self.calls += 1
             x = self.first(x)
             return self.second(x) + self.third(x)
 
     monkeypatch.setattr(trial, "measure", lambda layer, shape, weight, *o: {1: SLOWER, 3: FASTER, 5: SLOWER}[weight[2]])
-    x = torch.randn(2, 4, 16)
+    model, x = Fork(), torch.randn(2, 4, 16)
     with torch.no_grad():
-        assert layouts(convert(Fork(), x), x) == [False, True, False]
+        convert(model, x)
+        assert model.calls == 3, "the first layer gives the signal channels last, and ceases to"
+        assert layouts(model, x) == [False, True, False]
 
 
 def test_a_layer_that_is_called_twice_has_one_layout(monkeypatch):

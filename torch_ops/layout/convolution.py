@@ -63,7 +63,7 @@ class Choice(NamedTuple):
             result = torch.ops.gpuopt._conv1d_image.default(signal, weight, bias, *sizes)
         else:
             signal = in_layout(signal, self.channels_last)
-            own = self.own or self.channels_last is not False
+            own = self.own or self.channels_last
             if transposed:
                 convolve = conv_transpose1d if own else functional.conv_transpose1d
                 result = convolve(signal, weight, bias, stride, padding, output_padding, groups, dilation)

@@ -94,15 +94,12 @@ def _pass(model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
     with torch.random.fork_rng({p.get_device() for p in model.parameters() if p.is_cuda}), hooks:
         results = pytree.tree_leaves(functional_call(model, buffers, args, kwargs))
-        results = [x for x in results if isinstance(x, Tensor) and x.requires_grad and _is_dense(x)]
+        # Sparse tensors have no ones_like.
+        results = [x for x in results if isinstance(x, Tensor) and x.requires_grad and x.layout == torch.strided]
         # A model whose gradients need a loss of its own, or reentrant checkpoints, is chosen without them.
         with contextlib.suppress(RuntimeError):
             if results and inputs:
                 torch.autograd.grad(results, inputs, [torch.ones_like(x) for x in results], allow_unused=True)
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    return tensor.layout == torch.strided and not tensor.is_nested
 
 
 class _Trial:
@@ -134,7 +131,8 @@ class _Candidate:
         self.gives = False
 
     def choice(self) -> Choice:
-        return Choice(self.channels_last, self.own[self.channels_last is True], self.gives)
+        contiguous, last = self.own
+        return Choice(self.channels_last, last if self.channels_last else contiguous, self.gives)
 
     def convolve(self, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         # A checkpoint computes again in the thread of autograd.
