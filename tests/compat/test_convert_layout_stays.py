@@ -276,6 +276,15 @@ def test_weights_of_contiguous_layers_stay(monkeypatch):
     assert [w.is_contiguous() for w in weights(model)] == [False, True, True]
 
 
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_weights_that_inference_stored_can_be_trained(mode):
+    model, x = stack(), torch.randn(2, 4, 40)
+    with mode():
+        convert(model, store_weights=True)(x)
+    assert not any(w.is_contiguous() or w.is_inference() for w in weights(model))
+    model(x).sum().backward()
+
+
 @pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD])
 def test_training_with_stored_weights(optimizer):
     model, twin, x = stack(), stack(), torch.randn(2, 4, 40)

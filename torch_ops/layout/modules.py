@@ -94,9 +94,11 @@ def store_weight(module: torch.nn.Module, channels_last: bool) -> None:
     def stored(tensor: Tensor) -> Tensor:
         return tensor.mT.contiguous().mT if channels_last else tensor.contiguous()
 
-    weight.data = stored(weight.data)
-    if weight.grad is not None:
-        weight.grad = stored(weight.grad)
+    # A tensor that is made in inference mode could not be trained.
+    with torch.inference_mode(False):
+        weight.data = stored(weight.data)
+        if weight.grad is not None:
+            weight.grad = stored(weight.grad)
 
 
 def contiguous_outputs(module: torch.nn.Module, args: Any, output: Any) -> Any:
