@@ -147,7 +147,7 @@ def measure(
         """Its time, whether it is that of gpuopt's operator, and a result."""
         operands = [signal.requires_grad_(gradients[0]), weight, bias]
         wanted = [x for x in operands if x is not None and x.requires_grad]
-        grad = Choice(channels_last, own=True).convolve(layer, *operands).detach().clone()
+        grad = Choice(channels_last, own=False).convolve(layer, *operands).detach().clone()
 
         def step(own: bool) -> None:
             result = Choice(channels_last, own).convolve(layer, *operands)
