@@ -14,8 +14,6 @@ from torch_ops import compat as compat  # noqa: E402
 from torch_ops import ladder as ladder  # noqa: E402
 from torch_ops import nn as nn  # noqa: E402
 from torch_ops import ops as ops  # noqa: E402
-from torch_ops._convert import convert  # noqa: E402
-from torch_ops._layout_cache import layout_cache  # noqa: E402
 from torch_ops.conv1d import (  # noqa: E402
     causal_conv1d,
     causal_conv1d_update,
@@ -31,6 +29,7 @@ from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
 from torch_ops.graph_attention import gat_attention, graph_attention  # noqa: E402
 from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.index_select import index_select  # noqa: E402
+from torch_ops.layout import convert  # noqa: E402
 from torch_ops.matmul import matmul  # noqa: E402
 from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
@@ -78,7 +77,6 @@ __all__ = [
     "index_add",
     "index_add_",
     "index_select",
-    "layout_cache",
     "linear_recurrence",
     "matmul",
     "mul",

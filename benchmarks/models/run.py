@@ -6,7 +6,7 @@ mode       what PyTorch is compared with
 eager      ``torch_ops.override()``
 compiled   the same, both under torch.compile
 layout     a copy after ``torch_ops.convert(model, layout="channels_last")``, without override; models that convolve signals.
-           Its layers have chosen in calls before, and its weights are stored in their layouts
+           Its layers have chosen by its inputs, and its weights are stored in their layouts
 =========  ==================================================================================================
 
 Models of PyTorch Geometric also run with ``torch_ops.compat.install("torch_geometric")`` in eager mode, without override.
@@ -39,7 +39,6 @@ MODES, PASSES = ("eager", "compiled", "layout"), ("training", "inference")
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 ROUND_S = 0.05  # a round has about this many seconds of steps, so that the synchronisation weighs little
 WARM_UPS = 3
-CHOICES = 10  # calls after which every layer of a converted model has chosen its layout
 NO_OVERRIDE = "this torch_ops has no override(), so there is nothing to compare with PyTorch"
 
 Context = Callable[[], contextlib.AbstractContextManager]
@@ -114,11 +113,9 @@ def in_own_layouts(task: Task, training: bool) -> Task:
     import torch_ops
 
     ours = copy.deepcopy(task)
-    torch_ops.convert(ours.module, layout="channels_last")
-    step = Step(ours, training)
-    for _ in range(CHOICES):
-        step()
-    torch_ops.convert(ours.module, layout="channels_last", store_weights=True)
+    ours.module.train(training)
+    with torch.set_grad_enabled(training):
+        torch_ops.convert(ours.module, layout="channels_last", store_weights=True, example=ours.inputs)
     return ours
 
 

@@ -4,72 +4,69 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import itertools
 
 import pytest
 import torch
 from torch import nn
 
-import torch_ops
-from torch_ops import _layout, layout_cache
-from torch_ops._layout_cache import Times
-from torch_ops._layout_convolution import is_channels_last
+from torch_ops.layout import trial
+from torch_ops.layout.convolution import Choice, is_channels_last
+from torch_ops.layout.trial import FirstCall
 
 from ..support.layouts import FASTER, SLOWER, convert, fake_measurement, graph_of, layouts, stack  # noqa: F401
 from ..support.params import each_device
-from ..support.runtime import deterministic_algorithms
 
 # ---------------------------------------------------------------- the choice
 
 
+def choices(model: nn.Module) -> list[Choice | None]:
+    return [m._layout for m in model.modules() if isinstance(m, (nn.Conv1d, nn.ConvTranspose1d))]
+
+
 @each_device
-def test_a_stack_stays_channels_last(device, measured):
+@pytest.mark.parametrize("has_example", [False, True])
+def test_a_stack_stays_channels_last(device, has_example, measured):
     model, x = stack().to(device), torch.randn(2, 4, 40, device=device)
     want = model(x)
-    convert(model)
-    assert layouts(model, x) == [True] * 4 and len(measured) == len(layout_cache) == 4
+    convert(model, *[x] * has_example)
+    assert choices(model) == [Choice(True, False)] * 4 if has_example else [None] * 4
     got = model(x)
+    assert choices(model) == [Choice(True, False)] * 4 and not model._forward_pre_hooks
+    assert layouts(model, x) == [True] * 4
     torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
     assert got.stride() == want.stride() and len(measured) == 4, "every layer is measured once"
+    model(x[:1, :, 5:])
+    assert len(measured) == 4, "other sizes are not measured"
+
+
+def test_a_dict_holds_keyword_arguments():
+    class Named(nn.Sequential):
+        def forward(self, *, signal):
+            return super().forward(signal)
+
+    model, x = Named(stack()), torch.randn(2, 4, 40)
+    first = convert(copy.deepcopy(model))
+    first(signal=x)
+    for converted in (convert(model, example={"signal": x}), first):
+        assert choices(converted) == [Choice(True, False)] * 4
 
 
 @pytest.mark.parametrize("padding", ["valid", "same", 3])
-def test_every_padding_becomes_channels_last(padding, measured):
-    layer = nn.Sequential(nn.Conv1d(4, 4, 4, padding=padding))  # 'same' pads one more on the right
-    assert layouts(convert(layer), torch.randn(2, 4, 16)) == [True]
+def test_every_padding_becomes_channels_last(padding):
+    layer, x = (
+        nn.Sequential(nn.Conv1d(4, 4, 4, padding=padding)),
+        torch.randn(2, 4, 16),
+    )  # 'same' pads one more on the right
+    assert layouts(convert(layer, x), x) == [True]
 
 
 def test_slower_layers_stay(measured):
     measured.times = SLOWER
-    model, x = convert(stack()), torch.randn(2, 4, 40)
+    x = torch.randn(2, 4, 40)
+    model = convert(stack(), x)
     assert layouts(model, x) == [False] * 4
     assert layouts(model, x.mT.contiguous().mT.reshape(2, 4, 40)) == [False] * 4
     assert layouts(model, x.mT.contiguous().mT) == [False] * 4, "a channels-last input is converted, too"
-
-
-@pytest.mark.parametrize(
-    "times, from_contiguous, from_channels_last",
-    [
-        (Times(1.0, 1.0, 0.2, 0.2), False, True),  # no gain: the layout of the input stays
-        (Times(1.0, 0.81, 0.2, 0.2), False, True),  # a gain below the conversions of a stack of two
-        (Times(1.0, 0.79, 0.2, 0.2), True, True),
-        (Times(0.81, 1.0, 0.2, 0.2), False, True),
-        (Times(0.79, 1.0, 0.2, 0.2), False, False),
-        (Times(1.4, 31.7, 0.2, 0.2), False, False),
-        (Times(float("inf"), float("inf"), 0.0, 0.0), False, False),
-    ],
-)
-def test_a_layer_that_leaves_its_layout_is_charged(times, from_contiguous, from_channels_last):
-    assert times.prefer_channels_last(False) == from_contiguous
-    assert times.prefer_channels_last(True) == from_channels_last
-
-
-def test_a_stack_ends_where_a_layer_is_slower(measured, monkeypatch):
-    def measure(layer, shape, weight, *others):
-        return SLOWER if weight[2] == 5 else FASTER
-
-    monkeypatch.setattr(_layout, "measure", measure)
-    assert layouts(convert(stack()), torch.randn(2, 4, 40)) == [True, False, True, True]
 
 
 class Residual(nn.Module):
@@ -89,119 +86,102 @@ class Residual(nn.Module):
 def test_a_residual_connection_becomes_channels_last(measured):
     model, x = Residual(), torch.randn(2, 1, 20)
     want = model(x)
-    convert(model)
+    convert(model, x)
+    assert model.first._layout == Choice(None, True, gives=True), "the first layer learns from the second"
     torch.testing.assert_close(model(x), want)
-    assert not model.sum_is_channels_last, "the first layer learns from the second"
-    torch.testing.assert_close(model(x), want)
-    assert model.sum_is_channels_last and model.first.next_is_channels_last
+    assert model.sum_is_channels_last
     graph, got = graph_of(model, x)
     assert "gpuopt.transpose2d.default](args = (%result," in graph and got.stride() == want.stride()
     measured.times = SLOWER
-    layout_cache.clear()
-    model(x)
-    assert not model.first.next_is_channels_last
-    torch_ops.convert(model, reverse=True)
-    assert "next_is_channels_last" not in vars(model.first)
+    assert not convert(model, x).first._layout.gives
 
 
-def test_sizes_share_measurements(measured):
-    conv = convert(nn.Conv1d(4, 4, 3))
-    for batch, length in itertools.product((8, 9, 11), (64, 65, 72, 80, 95)):
-        conv(torch.randn(batch, 4, length))
-    assert len(measured) == 2, "lengths of whole vectors, and others"
-    assert [shape for _, shape, *_ in measured] == [(8, 4, 64), (8, 4, 65)], "the sizes of the first call"
-    conv(torch.randn(12, 4, 64))
-    conv(torch.randn(8, 4, 96))
-    assert len(measured) == 4
+def test_equal_layers_share_a_measurement(measured):
+    layers = [nn.Conv1d(4, 4, 3, padding=1) for _ in range(3)]
+    convert(nn.Sequential(*layers, nn.Conv1d(4, 4, 3, padding=1, bias=False)), torch.randn(2, 4, 16))
+    assert len(measured) == 3, "the first one's input needs no gradient, and the last one has no bias"
 
 
-def test_modes_of_pytorch_are_problems_of_their_own(measured):
-    conv, x = convert(nn.Conv1d(4, 4, 3)), torch.randn(1, 4, 16)
-    counts = []
+def test_the_modes_of_the_trial_are_measured(measured):
+    conv, x = nn.Conv1d(4, 4, 3), torch.randn(1, 4, 16)
 
-    def call(context=None, x=x):
+    def problem(x=x, context=None):
         with context or contextlib.nullcontext():
-            conv(x)
-        counts.append(len(measured))
+            convert(conv, x)
+        return measured.pop()[4:]
 
-    def flags(benchmark=False, deterministic=False, allow_tf32=True):
-        return torch.backends.cudnn.flags(True, benchmark, deterministic=deterministic, allow_tf32=allow_tf32)
-
-    with flags():
-        call()
-        call(torch.no_grad())
-        call(x=x.clone().requires_grad_())
-        call(deterministic_algorithms())
-        call(flags(benchmark=True))
-        call(flags(deterministic=True))  # as use_deterministic_algorithms
-        call(flags(allow_tf32=False))
-        call(torch.autocast("cpu", torch.bfloat16))
-        call()
-    assert counts == [1, 2, 3, 4, 5, 5, 6, 7, 7]
-    assert measured[-1][4] is torch.bfloat16 and [m[6] for m in measured[:3]] == [
-        (False, True),
-        (False, False),
-        (True, True),
-    ]
-
-
-@pytest.mark.parametrize(
-    "shape, dtype", [((4, 16), torch.float32), ((2, 4, 16), torch.float64), ((0, 4, 16), torch.float32)]
-)
-def test_other_signals_are_left_alone(shape, dtype, measured):
-    theirs = nn.Sequential(nn.Conv1d(4, 6, 3), nn.ConvTranspose1d(6, 2, 3)).to(dtype)
-    x = torch.randn(shape, dtype=dtype)
-    torch.testing.assert_close(convert(copy.deepcopy(theirs))(x), theirs(x))
+    cpu = torch.device("cpu")
+    assert problem() == (torch.float32, cpu, (False, True))
+    assert problem(x.clone().requires_grad_()) == (torch.float32, cpu, (True, True))
+    assert problem(context=torch.no_grad()) == (torch.float32, cpu, (False, False))
+    assert problem(context=torch.autocast("cpu", torch.bfloat16)) == (torch.bfloat16, cpu, (False, True))
+    with torch.backends.cudnn.flags(enabled=False):
+        convert(conv, x)
     assert not measured
 
 
-def test_layouts_that_are_the_same_are_not_measured(measured):
-    convert(nn.Conv1d(1, 4, 3))(torch.randn(2, 1, 16))
-    convert(nn.Conv1d(4, 4, 1))(torch.randn(2, 4, 1))
+@pytest.mark.parametrize("shape", [(4, 16), (0, 4, 16), (2, 1, 16), (2, 4, 1), (2, 4, 16)])
+def test_other_signals_are_left_alone(shape, measured):
+    """Without a batch, without elements, with one channel or position in any layout, and in float64."""
+    dtype = torch.float64 if shape == (2, 4, 16) else torch.float32
+    theirs, x = nn.Conv1d(shape[-2], 6, 3, padding=1).to(dtype), torch.randn(shape, dtype=dtype)
+    torch.testing.assert_close(convert(copy.deepcopy(theirs), x)(x), theirs(x))
     assert not measured
 
 
 def test_devices_without_cudnn_are_left_alone(measured, monkeypatch):
-    monkeypatch.setattr(_layout, "devices", {"cuda"})
-    assert layouts(convert(stack()), torch.randn(2, 4, 40)) == [False] * 4 and not measured
+    monkeypatch.setattr(trial, "devices", {"cuda"})
+    x = torch.randn(2, 4, 40)
+    for model in (convert(stack(), x), convert(stack())):
+        assert layouts(model, x) == [False] * 4 and not measured
+    assert isinstance(next(iter(model._forward_pre_hooks.values())), FirstCall), "the first call on a GPU chooses"
 
 
 # ---------------------------------------------------------------- results
 
-
-def inputs(device: str) -> list[torch.Tensor]:
-    """Contiguous, channels last, a part of a channels-last signal, and every other position."""
-    x = torch.randn(2, 6, 24, device=device)
-    return [x, x.mT.contiguous().mT, x.mT.contiguous().mT[..., 3:], x[..., ::2]]
+CHOICES = {
+    "plain": Choice(False, False),
+    "contiguous, own": Choice(False, True),
+    "channels last": Choice(True, False),
+    "channels last, own": Choice(True, True),
+    "gives": Choice(False, False, gives=True),
+    "any layout": Choice(None, True, gives=True),
+}
+each_choice = pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
 
 
 @each_device
-@pytest.mark.parametrize("times", [FASTER, SLOWER], ids=["faster", "slower"])
+@each_choice
 @pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
 @pytest.mark.parametrize("padding", [0, 2, "same"])
-def test_results_and_gradients_of_convolutions(device, times, mode, padding, measured):
-    measured.times = times
-    theirs = nn.Conv1d(6, 4, 4, padding=padding, padding_mode=mode, dilation=1, groups=2, bias=padding != 0)
-    check(theirs.to(device))
+def test_results_and_gradients_of_convolutions(device, choice, mode, padding):
+    check(nn.Conv1d(6, 4, 4, padding=padding, padding_mode=mode, groups=2, bias=padding != 0).to(device), choice)
 
 
 @each_device
-@pytest.mark.parametrize("times", [FASTER, SLOWER], ids=["faster", "slower"])
+@each_choice
 @pytest.mark.parametrize(
     "options", [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "dilation": 2}]
 )
-def test_results_and_gradients_of_transposed_convolutions(device, times, options, measured):
-    measured.times = times
-    check(nn.ConvTranspose1d(6, 4, 4, **options).to(device))
+def test_results_and_gradients_of_transposed_convolutions(device, choice, options):
+    check(nn.ConvTranspose1d(6, 4, 4, **options).to(device), choice)
 
 
-def check(theirs: nn.Module) -> None:
+def chosen(theirs: nn.Module, choice: Choice) -> nn.Module:
     ours = convert(copy.deepcopy(theirs))
-    for x in inputs(next(theirs.parameters()).device):
+    FirstCall.remove(ours)
+    ours._layout = choice
+    return ours
+
+
+def check(theirs: nn.Module, choice: Choice) -> None:
+    """Of contiguous and channels-last signals, of a part of one, and of every other position."""
+    ours, x = chosen(theirs, choice), torch.randn(2, 6, 24, device=next(theirs.parameters()).device)
+    for given in (x, x.mT.contiguous().mT, x.mT.contiguous().mT[..., 3:], x[..., ::2]):
         found = []
         for module in (theirs, ours):
             module.zero_grad()
-            signal = x.detach().requires_grad_()
+            signal = given.detach().requires_grad_()
             out = module(signal)
             out.square().sum().backward()
             found.append([out, signal.grad, *(p.grad for p in module.parameters())])
@@ -209,8 +189,35 @@ def check(theirs: nn.Module) -> None:
         assert found[1][0].is_contiguous()
 
 
-def test_output_size(measured):
+@each_device
+@each_choice
+@pytest.mark.parametrize("layer", [nn.Conv1d(6, 4, 4, groups=2), nn.ConvTranspose1d(6, 4, 4, 2)])
+def test_a_choice_is_right_for_every_other_call(device, choice, layer):
+    theirs, x = layer.to(device), torch.randn(2, 6, 24, device=device)
+    ours = chosen(theirs, choice)
+    for other in (x[0], x[:0], x[:1, :, :5], x[:, :, :4].mT.contiguous().mT):
+        torch.testing.assert_close(ours(other), theirs(other), rtol=1e-3, atol=1e-3)
+    with torch.autocast(device, torch.bfloat16):
+        torch.testing.assert_close(ours(x), theirs(x), rtol=2e-2, atol=2e-2)
+    with torch.backends.cudnn.flags(enabled=False):
+        torch.testing.assert_close(ours(x), theirs(x), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(torch.vmap(ours)(x[:, None]), torch.vmap(theirs)(x[:, None]), rtol=1e-3, atol=1e-3)
+    for dtype in (torch.float64, torch.bfloat16, torch.float16):
+        cast = [copy.deepcopy(module).to(dtype)(x.to(dtype)) for module in (ours, theirs)]
+        torch.testing.assert_close(*cast, rtol=2e-2, atol=2e-2)
+
+
+@each_choice
+def test_complex_signals(choice):
+    x, w = torch.randn(2, 6, 24, dtype=torch.complex64), torch.randn(4, 6, 3, dtype=torch.complex64)
+    theirs = nn.Conv1d(6, 4, 3, bias=False)
+    theirs.weight = nn.Parameter(w)
+    torch.testing.assert_close(chosen(theirs, choice)(x), theirs(x))
+
+
+def test_output_size():
     theirs, x = nn.ConvTranspose1d(4, 4, 3, stride=2), torch.randn(1, 4, 8)
-    torch.testing.assert_close(convert(copy.deepcopy(theirs))(x, [18]), theirs(x, [18]))
+    ours = convert(copy.deepcopy(theirs), x)
+    torch.testing.assert_close(ours(x, [18]), theirs(x, [18]))
     with pytest.raises(ValueError, match="requested an output size"):
-        convert(theirs)(x, [30])
+        ours(x, [30])

@@ -7,12 +7,11 @@ import torch
 from torch import nn
 
 import torch_ops
-from torch_ops import _layout, layout_cache
-from torch_ops._layout_cache import Times
-from torch_ops._layout_convolution import is_channels_last
+from torch_ops.layout import trial
+from torch_ops.layout.convolution import Times, is_channels_last, measure
 
 FASTER, SLOWER = Times(4.0, 1.0, 0.5, 0.5), Times(1.4, 31.7, 0.5, 0.5)
-MEASURE = _layout.measure
+MEASURE = measure
 
 
 @pytest.fixture(name="measured", autouse=True)
@@ -27,15 +26,14 @@ def fake_measurement(monkeypatch):
             return self.times
 
     found = Measured()
-    monkeypatch.setattr(_layout, "devices", {"cpu", "cuda"})
-    monkeypatch.setattr(_layout, "measure", found)
-    layout_cache.clear()
-    yield found
-    layout_cache.clear()
+    monkeypatch.setattr(trial, "devices", {"cpu", "cuda"})
+    monkeypatch.setattr(trial, "measure", found)
+    return found
 
 
-def convert(model: nn.Module) -> nn.Module:
-    return torch_ops.convert(model, layout="channels_last")
+def convert(model: nn.Module, *args: torch.Tensor, example: dict | None = None, **options) -> nn.Module:
+    """Converted by an example. Without one, the first call chooses."""
+    return torch_ops.convert(model, layout="channels_last", example=args or example, **options)
 
 
 def stack() -> nn.Sequential:
@@ -51,14 +49,14 @@ def stack() -> nn.Sequential:
 
 
 def layouts(model: nn.Module, *inputs: torch.Tensor) -> list[bool]:
-    """Whether the results of the convolutions are channels last, in a call of the model."""
+    """Whether the results of the convolutions are channels last, in a call of the model. Passes of a trial do not count."""
     found = []
     convolutions = [m for m in model.modules() if isinstance(m, (nn.Conv1d, nn.ConvTranspose1d)) and m is not model]
     handles = [m.register_forward_hook(lambda m, a, out: found.append(is_channels_last(out))) for m in convolutions]
     model(*inputs)
     for handle in handles:
         handle.remove()
-    return found
+    return found[-len(convolutions) :]
 
 
 def graph_of(model: nn.Module, x: torch.Tensor, **options) -> tuple[str, torch.Tensor]:

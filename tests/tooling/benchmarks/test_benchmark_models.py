@@ -373,26 +373,19 @@ def test_layouts_are_measured_of_models_of_signals(monkeypatch):
 
 
 def test_layouts_are_compared_without_override(monkeypatch):
-    from torch_ops import _layout, layout_cache
-    from torch_ops._layout_cache import Times
+    from torch_ops.layout import modules, trial
+    from torch_ops.layout.convolution import Times
 
-    monkeypatch.setattr(_layout, "devices", {"cpu"})
-    monkeypatch.setattr(_layout, "measure", lambda *_: Times(4.0, 1.0, 0.5, 0.5))
-    layout_cache.clear()
+    monkeypatch.setattr(trial, "devices", {"cpu"})
+    monkeypatch.setattr(trial, "measure", lambda *problem: seen.add(problem[-1]) or Times(4.0, 1.0, 0.5, 0.5))
     model, seen = zoo.models()["wavenet"], set()
-
-    def note(module, inputs):
-        first = module.dilated[0]
-        known = first._memory.decisions.values() if type(first) is _layout.Conv1d else ()
-        seen.add((type(first), all(decision.settled for decision in known), first.weight.is_contiguous()))
-
-    base = model.task(tiny=True)
-    base.module.register_forward_pre_hook(note)
     options = {"contexts": {}, "seconds": 0.0, "save": lambda row: None}
-    (row,) = model_run.run(model, base, "layout", ["f32"], ["training"], "cpu", **options)
-    layout_cache.clear()
-    assert (nn.Conv1d, True, True) in seen and (_layout.Conv1d, True, False) in seen
-    assert (_layout.Conv1d, False, False) not in seen, "weights are stored when every layer has chosen"
+    task = model_run.in_own_layouts(model.task(tiny=True), training=False)
+    first = task.module.dilated[0]
+    assert seen == {(False, False)} and not task.module.training
+    assert type(first) is modules.Conv1d and first._layout.channels_last and not first.weight.is_contiguous()
+    (row,) = model_run.run(model, model.task(tiny=True), "layout", ["f32"], ["training"], "cpu", **options)
+    assert (True, True) in seen, "with gradients"
     assert list(row["contenders"]) == [model_run.BASELINE, model_run.OURS, model_run.AGAIN] and row["mode"] == "layout"
     assert row["contenders"][model_run.OURS]["output_error"] < 1e-5
     assert "WaveNet | training" in model_report.layouts(result(row))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch.nn.utils.parametrize import is_parametrized
 
-from torch_ops import _layout, nn
+from torch_ops import nn
+from torch_ops.layout import modules
+from torch_ops.layout.trial import FirstCall, choose_layouts
 
 __all__ = ["convert"]
 
@@ -19,17 +21,17 @@ _COUNTERPARTS = {
     torch.nn.Upsample: nn.Upsample,
 }
 _CHANNELS_LAST = {
-    torch.nn.Conv1d: _layout.Conv1d,
-    nn.Conv1d: _layout.Conv1d,
-    torch.nn.ConvTranspose1d: _layout.ConvTranspose1d,
-    nn.ConvTranspose1d: _layout.ConvTranspose1d,
+    torch.nn.Conv1d: modules.Conv1d,
+    nn.Conv1d: modules.Conv1d,
+    torch.nn.ConvTranspose1d: modules.ConvTranspose1d,
+    nn.ConvTranspose1d: modules.ConvTranspose1d,
     torch.nn.Upsample: nn.Upsample,
 }
 _ORIGINALS = {
     nn.Conv1d: torch.nn.Conv1d,
     nn.ConvTranspose1d: torch.nn.ConvTranspose1d,
-    _layout.Conv1d: torch.nn.Conv1d,
-    _layout.ConvTranspose1d: torch.nn.ConvTranspose1d,
+    modules.Conv1d: torch.nn.Conv1d,
+    modules.ConvTranspose1d: torch.nn.ConvTranspose1d,
     nn.Upsample: torch.nn.Upsample,
     nn.UpsampleNearest2d: torch.nn.Upsample,
 }
@@ -41,6 +43,7 @@ def convert(
     reverse: bool = False,
     layout: Literal["channels_last"] | None = None,
     store_weights: bool = False,
+    example: tuple | list | dict[str, Any] | None = None,
 ) -> Model:
     """Makes the modules of a model compute with gpuopt, in place.
 
@@ -63,21 +66,23 @@ def convert(
     Args:
         model: a module, with all modules below it.
         reverse: whether to go back from torch_ops.nn to torch.nn, for example before ``torch.jit.script``.
-        layout: ``"channels_last"`` lets convolutions on CUDA compute channels last where that is faster. Each one measures both
-            layouts once for each problem, and keeps the times in :data:`torch_ops.layout_cache`. Signals inside the model may then
-            be channels last. Signals that calls of ``model`` return are contiguous. Convert the outermost module that you call.
+        layout: ``"channels_last"`` lets convolutions on CUDA compute channels last where that is faster. A few trial passes measure
+            both layouts and fix the layout of each layer. Signals inside the model may then be channels last. Signals that calls of
+            ``model`` return are contiguous. Convert the outermost module that you call.
         store_weights: with ``layout``, stores the weights (O, I, K) of layers that compute channels last as (O, K, I) in memory,
-            which saves a copy in each call. Call a converted model a few times, then convert it once more with this: weights of
-            layers that have not chosen yet stay. The parameters are the same objects with other strides. Any other conversion
+            which saves a copy in each call. The parameters are the same objects with other strides. Any other conversion
             makes them contiguous again. Do it before an optimizer's first step and before DistributedDataParallel: both keep
             tensors with the strides of before.
+        example: with ``layout``, the arguments of a typical call: a tuple, or a dict of keyword arguments. The trial passes call the
+            model with them. They compute gradients unless :func:`torch.no_grad` is on. Without an example, the arguments of the first
+            call on a GPU are taken.
 
     Returns:
         ``model`` itself.
 
     Raises:
-        TypeError: ``model`` is not a module.
-        ValueError: ``layout`` is unknown, or given with ``reverse``. ``store_weights`` is given without ``layout``.
+        TypeError: ``model`` is not a module, or ``example`` is a tensor.
+        ValueError: ``layout`` is unknown, or given with ``reverse``. ``store_weights`` or ``example`` is given without ``layout``.
     """
     # Assigning __class__ keeps every object and its identity: Parameters that an optimizer holds, hooks with their handles,
     # modules that several parents share, and attributes that users have added. A new module would have to copy all of these, and
@@ -89,18 +94,17 @@ def convert(
         raise ValueError(f"convert: layout must be known: expected 'channels_last' or None, got {layout!r}")
     if layout and reverse:
         raise ValueError("convert: layout must not be given with reverse: expected None, got 'channels_last'")
-    if store_weights and not layout:
-        raise ValueError("convert: store_weights must be given with layout: expected layout='channels_last', got None")
+    for name, is_given in (("store_weights", store_weights), ("example", example is not None)):
+        if is_given and not layout:
+            raise ValueError(f"convert: {name} must be given with layout: expected layout='channels_last', got None")
+    if not isinstance(example, tuple | list | dict | None):
+        raise TypeError(
+            f"convert: example must hold arguments: expected a tuple or a dict, got {type(example).__name__}"
+        )
     classes = _ORIGINALS if reverse else _CHANNELS_LAST if layout else _COUNTERPARTS
     for module in model.modules():
         if layout or reverse:
-            _layout.store_weight(module, store_weights and _layout.chose_channels_last(module))
-            if reverse:
-                _layout.forget(module)
-            # Inside a converted model, nothing makes signals contiguous.
-            for key, hook in list(module._forward_hooks.items()):
-                if hook is _layout.contiguous_outputs:
-                    del module._forward_hooks[key]
+            _forget_layout(module)
         own = type(module)
         base = own.__bases__[0] if is_parametrized(module) else own
         wanted = classes.get(base)
@@ -109,8 +113,24 @@ def convert(
         module.__class__ = wanted if base is own else _on_top_of(wanted, own)
     if layout:
         # The first hook, so that a user's hooks see what is returned.
-        model.register_forward_hook(_layout.contiguous_outputs, prepend=True)
+        model.register_forward_hook(modules.contiguous_outputs, prepend=True)
+        if example is None:
+            model.register_forward_pre_hook(FirstCall(store_weights), prepend=True, with_kwargs=True)
+        else:
+            args, kwargs = ((), example) if isinstance(example, dict) else (tuple(example), {})
+            choose_layouts(model, args, kwargs, store_weights)
     return model
+
+
+def _forget_layout(module: torch.nn.Module) -> None:
+    """Removes all that a conversion with a layout has left in a module, but its class."""
+    modules.store_weight(module, False)
+    module.__dict__.pop("_layout", None)
+    # Only the outermost module makes signals contiguous.
+    for key, hook in list(module._forward_hooks.items()):
+        if hook is modules.contiguous_outputs:
+            del module._forward_hooks[key]
+    FirstCall.remove(module)
 
 
 def _on_top_of(base: type, parametrized: type) -> type:

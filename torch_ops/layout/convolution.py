@@ -1,4 +1,4 @@
-"""One convolution in both layouts, and their times. See _layout.py."""
+"""One convolution in both layouts, and its times."""
 
 from __future__ import annotations
 
@@ -13,26 +13,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from torch_ops._layout_cache import Times
 from torch_ops.conv1d import conv1d, conv_transpose1d
 from torch_ops.transpose import transpose2d
 
-__all__ = ["Layer", "convolve", "in_layout", "is_channels_last", "is_image", "measure", "padding_of"]
-
-# ---------------------------------------------------------------- layouts
+__all__ = ["Choice", "Layer", "Times", "in_layout", "is_channels_last", "measure"]
 
 
 def is_channels_last(signal: Tensor) -> bool:
     """Whether a signal (N, C, L) is (N, L, C) in memory, or a part of such a signal."""
     batch, channels, length = signal.shape
     strides = signal.stride()
-    return (
-        strides[1] == 1
-        and channels > 1
-        and length > 1
-        and strides[2] >= channels
-        and (batch < 2 or strides[0] >= strides[2] * length)
-    )
+    is_last = strides[1] == 1 and channels > 1 and length > 1 and strides[2] >= channels
+    return bool(is_last and (batch < 2 or strides[0] >= strides[2] * length))  # sizes are tensors in torch.jit.trace
 
 
 def in_layout(signal: Tensor, channels_last: bool | None) -> Tensor:
@@ -42,47 +34,43 @@ def in_layout(signal: Tensor, channels_last: bool | None) -> Tensor:
     return transpose2d(signal).mT if channels_last else transpose2d(signal.mT)
 
 
-# ---------------------------------------------------------------- the convolution
+class Layer(NamedTuple):
+    """A convolution without its sizes."""
 
-#: A convolution without its sizes: operator, stride, padding, dilation, output_padding and groups. A plain tuple, because it is made
-#: in each call.
-Layer = tuple[str, tuple[int, ...], tuple[int, ...] | str, tuple[int, ...], tuple[int, ...], int]
-
-
-def is_image(layer: Layer) -> bool:
-    """Whether ATen can convolve the layer as an image. Two ends with different zeros, ``'same'``, are padded by gpuopt."""
-    return type(layer[2]) is not str
-
-
-_image = torch.ops.gpuopt._conv1d_image.default
+    transposed: bool
+    stride: tuple[int, ...]
+    padding: tuple[int, ...] | str
+    dilation: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    groups: int
 
 
-def convolve(
-    layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None, channels_last: bool | None, own: bool = False
-) -> Tensor:
-    """The convolution of a signal in this layout, by gpuopt's operator if ``own`` and else by ATen. The result has the layout too.
-
-    If ``channels_last`` is None, the signal has any layout, and gpuopt's operator computes.
+class Choice(NamedTuple):
+    """How a layer computes: its layout, whether by gpuopt's operator or ATen's, and whether it ``gives`` its result channels last in
+    any case. ``channels_last`` is None if the layout of the input stays, which gpuopt's operator keeps.
     """
-    name, stride, padding, dilation, output_padding, groups = layer
-    if own or channels_last is None or not is_image(layer):
-        if name == "conv1d":
-            return conv1d(signal, weight, bias, stride, padding, dilation, groups)
-        return conv_transpose1d(signal, weight, bias, stride, padding, output_padding, groups, dilation)
-    if channels_last:
-        more = output_padding[0] if output_padding else 0
-        return _image(signal, weight, bias, stride[0], padding[0], dilation[0], more, groups, name != "conv1d")
-    if name == "conv1d":
-        return functional.conv1d(signal, weight, bias, stride, padding, dilation, groups)
-    return functional.conv_transpose1d(signal, weight, bias, stride, padding, output_padding, groups, dilation)
 
+    channels_last: bool | None
+    own: bool
+    gives: bool = False
 
-def padding_of(padding: tuple[int, ...] | str, taps: int, dilation: int) -> tuple[int, ...] | str:
-    """Words as numbers. ``'same'`` with two ends that differ stays."""
-    if padding == "valid":
-        return (0,)
-    total = dilation * (taps - 1)
-    return (total // 2,) if padding == "same" and total % 2 == 0 else padding
+    def convolve(self, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        transposed, stride, padding, dilation, output_padding, groups = layer
+        # Two ends with different zeros, 'same', are padded by gpuopt.
+        if self.channels_last and not self.own and type(padding) is not str:
+            sizes = stride[0], padding[0], dilation[0], output_padding[0], groups, transposed
+            # The operator for images converts its signal itself.
+            result = torch.ops.gpuopt._conv1d_image.default(signal, weight, bias, *sizes)
+        else:
+            signal = in_layout(signal, self.channels_last)
+            own = self.own or self.channels_last
+            if transposed:
+                convolve = conv_transpose1d if own else functional.conv_transpose1d
+                result = convolve(signal, weight, bias, stride, padding, output_padding, groups, dilation)
+            else:
+                convolve = conv1d if own else functional.conv1d
+                result = convolve(signal, weight, bias, stride, padding, dilation, groups)
+        return in_layout(result, True) if self.gives else result
 
 
 # ---------------------------------------------------------------- the measurement
@@ -92,6 +80,24 @@ _CYCLES = 3e9  # in a second, more than a GPU has
 _LONGEST_WAIT = 0.02  # seconds
 # gpuopt's operator is chosen if its kernels take at most this share of the time of ATen's. Both may be the same kernels.
 _OWN_SHARE = 0.8
+
+
+class Times(NamedTuple):
+    """Milliseconds of a layer in each layout, and of the conversions of its input and its result. Infinity if it fails.
+
+    Each is the time of the GPU and that of the host, together. In each layout, the operator of gpuopt and ATen's convolution were
+    measured. ``own`` tells where gpuopt's is the faster one.
+    """
+
+    contiguous: float
+    channels_last: float
+    input: float
+    result: float
+    own: tuple[bool, bool] = (False, False)  # contiguous, and channels last
+
+    def may_be_faster(self) -> bool:
+        """Whether any neighbours could make channels last worth it. Two conversions avoid any longer time."""
+        return self.channels_last < self.contiguous + self.input + self.result
 
 
 class Fastest(NamedTuple):
@@ -134,20 +140,17 @@ def measure(
     device: torch.device,
     gradients: tuple[bool, bool],
 ) -> Times:
-    """Measures a layer on random tensors of its shapes. They are freed again, and the user's random numbers stay."""
-    generator = torch.Generator(device)
-
-    def scratch(*shape: int) -> Tensor:
-        return torch.empty(shape, dtype=dtype, device=device).normal_(generator=generator)
+    """Measures a layer on random tensors of its shapes, forward and the gradients of input and weight that are wanted."""
+    scratch = functools.partial(torch.randn, dtype=dtype, device=device)
 
     def layer_ms(signal: Tensor, channels_last: bool) -> tuple[float, bool, Tensor]:
         """Its time, whether it is that of gpuopt's operator, and a result."""
         operands = [signal.requires_grad_(gradients[0]), weight, bias]
         wanted = [x for x in operands if x is not None and x.requires_grad]
-        grad = convolve(layer, *operands, channels_last).detach().clone()
+        grad = Choice(channels_last, own=False).convolve(layer, *operands).detach().clone()
 
         def step(own: bool) -> None:
-            result = convolve(layer, *operands, channels_last, own)
+            result = Choice(channels_last, own).convolve(layer, *operands)
             if wanted:
                 torch.autograd.grad(result, wanted, grad)
 
@@ -155,16 +158,15 @@ def measure(
         is_own = own.gpu < _OWN_SHARE * aten.gpu and own.ms < aten.ms
         return own.ms if is_own else aten.ms, is_own, grad
 
-    # Inside a checkpoint, tensors that are saved here would be counted.
-    hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
-    with torch.cuda.device(device), torch.autocast(device.type, enabled=False), hooks:
-        contiguous = channels_last = into = back = math.inf
-        idle = 0.0
-        own = own_last = False
+    contiguous = channels_last = into = back = math.inf
+    idle = 0.0
+    own = own_last = False
+    with torch.cuda.device(device), torch.autocast(device.type, enabled=False):
         try:
-            signal = scratch(*shape)
-            weight = scratch(*weight_shape).requires_grad_(gradients[1])
-            bias = scratch(_channels_of(layer, weight_shape)).requires_grad_(gradients[1]) if has_bias else None
+            signal = scratch(shape)
+            weight = scratch(weight_shape).requires_grad_(gradients[1])
+            channels = weight_shape[1] * layer.groups if layer.transposed else weight_shape[0]
+            bias = scratch(channels).requires_grad_(gradients[1]) if has_bias else None
             if any(gradients):
                 # autograd's thread is woken once for a model.
                 one = scratch(1).requires_grad_()
@@ -177,7 +179,3 @@ def measure(
             # There is no memory, or no kernel. The layer stays contiguous, and the error is raised there if it is the user's.
             channels_last = math.inf
     return Times(contiguous, channels_last, into, back, (own, own_last))
-
-
-def _channels_of(layer: Layer, weight: tuple[int, ...]) -> int:
-    return weight[0] if layer[0] == "conv1d" else weight[1] * layer[-1]
