@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ops.csr import CSR
+from torch_ops.sparse import CSR
 from torch_ops.index_select import index_select
 from torch_ops.segment import group_by, segment_softmax
 
@@ -176,7 +176,7 @@ def _new_matrix(edge_index: Tensor, row: int, shape: tuple[int, int]) -> CSR | N
         return None
     if rows.order is not None:
         column = column.index_select(0, rows.order)
-    return CSR(rows.ptr, column, None, shape, entry=rows.order, check=False)
+    return CSR(rows.ptr, column, None, shape, perm=rows.order, check=False)
 
 
 def _is_within(index: Tensor, count: int) -> bool:
