@@ -36,11 +36,12 @@ class Pair:
 
     def add_transpose(self, columns: int) -> None:
         """Makes the transpose of a matrix with this number of columns, on the current stream."""
-        self.transpose = transposed(self.own, columns)
+        transpose = transposed(self.own, columns)
         if self.own.ptr.is_cuda:
-            self._stream = torch._C._cuda_getCurrentRawStream(self.own.ptr.device.index)
             self._event = torch.cuda.Event()
             self._event.record(torch.cuda.current_stream(self.own.ptr.device))
+            self._stream = torch._C._cuda_getCurrentRawStream(self.own.ptr.device.index)
+        self.transpose = transpose  # last, for other threads
 
     def join_stream(self, side: Side) -> None:
         """Makes the current stream wait for ``side``, and keeps the memory of ``side`` for it. A CUDA graph synchronises first."""
