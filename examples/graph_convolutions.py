@@ -214,7 +214,7 @@ def run(report):
     accuracies = train(network, task)
     guessed = guesses(network, task)
     report.note(
-        f"torch has {len(task.labels)} modules, joined by {task.graph.entries} entries of the matrix (imports in both\n"
+        f"torch has {len(task.labels)} modules, joined by {task.graph.nnz} entries of the matrix (imports in both\n"
         f"  directions, and each module with itself). The network knows the package of {len(task.labelled)} of them, and puts\n"
         f"  {accuracies[-1]:.1%} of {len(task.others)} others into the right one of {len(task.classes)} packages"
         f" (before training {accuracies[0]:.1%})"

@@ -9,7 +9,6 @@ from torch_ops import _library
 _library.load()
 
 # These modules look up registered operators, so they are imported after the library is loaded.
-from torch_ops import _csr_tree as _csr_tree  # noqa: E402  (torch.export and torch.func know a CSR)
 from torch_ops import compat as compat  # noqa: E402
 from torch_ops import ladder as ladder  # noqa: E402
 from torch_ops import nn as nn  # noqa: E402
@@ -23,7 +22,6 @@ from torch_ops.conv1d import (  # noqa: E402
     conv_transpose1d,
     convolve,
 )
-from torch_ops.csr import CSR  # noqa: E402
 from torch_ops.dot import dot, dot_fast_atomic, dot_rows, vdot  # noqa: E402
 from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
 from torch_ops.graph_attention import gat_attention, graph_attention  # noqa: E402
@@ -43,6 +41,7 @@ from torch_ops.segment import (  # noqa: E402
     segment_softmax,
 )
 from torch_ops.selective_scan import selective_scan, selective_scan_update  # noqa: E402
+from torch_ops.sparse import CSR  # noqa: E402
 from torch_ops.spmm import sddmm, spmm  # noqa: E402
 from torch_ops.transpose import transpose2d  # noqa: E402
 from torch_ops.triangle_count import clustering_coefficients, triangle_count  # noqa: E402

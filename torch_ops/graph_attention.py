@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from torch_ops._arguments import checks_types
-from torch_ops.csr import CSR
-from torch_ops.spmm import _transpose_of, sddmm
+from torch_ops.sparse import CSR
+from torch_ops.spmm import sddmm
 
 __all__ = ["gat_attention", "graph_attention"]
 
@@ -50,7 +50,7 @@ def graph_attention(
     if scale is None:
         scale = max(query.shape[2], 1) ** -0.5
     if bias is not None:
-        _check("graph_attention", "bias", bias, (csr.entries, query.shape[1]))
+        _check("graph_attention", "bias", bias, (csr.nnz, query.shape[1]))
     return _attention(csr, query, key, value, bias, scale)
 
 
@@ -89,7 +89,7 @@ def gat_attention(
     _check("gat_attention", "source_scores", source_scores, tuple(input.shape[:2]))
     _check("gat_attention", "target_scores", target_scores, (csr.shape[0], input.shape[1]))
     if edge_scores is not None:
-        _check("gat_attention", "edge_scores", edge_scores, (csr.entries, input.shape[1]))
+        _check("gat_attention", "edge_scores", edge_scores, (csr.nnz, input.shape[1]))
     return _attention(csr, target_scores, source_scores, input, edge_scores, negative_slope)
 
 
@@ -105,11 +105,9 @@ def sum_at_entries(source: Tensor, target: Tensor, csr: CSR) -> Tensor:
 
 
 def _attention(csr: CSR, left: Tensor, right: Tensor, value: Tensor, bias: Tensor | None, factor: float) -> Tensor:
-    ptr, index, entry = csr._side
-    t_ptr, t_index, t_entry = _transpose_of(csr, left, right, value)
-    return _ops._graph_attention.default(ptr, index, entry, left, right, value, bias, factor, t_ptr, t_index, t_entry)[
-        0
-    ]
+    ptr, index, perm = csr._side
+    transpose = csr._transpose_for(left, right, value)
+    return _ops._graph_attention.default(ptr, index, perm, left, right, value, bias, factor, *transpose)[0]
 
 
 def _check(name: str, argument: str, tensor: Tensor, shape: tuple[int | None, ...]) -> None:

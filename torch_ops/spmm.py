@@ -14,34 +14,20 @@ Multiplication on GPUs" (RoDe, 2024) and G. Huang et al., "GE-SpMM" (2020). ``cs
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from torch_ops._arguments import checks_types
-from torch_ops._tracing import is_eager
-from torch_ops.csr import CSR
+from torch_ops.sparse import CSR
+from torch_ops.sparse.structure import check_rows
 
 __all__ = ["sddmm", "spmm"]
 
 Reduce = Literal["sum", "mean", "max", "min"]
 
 _ops = torch.ops.gpuopt
-
-
-def _check_rows(op: str, name: str, rows: int, expected: int, what: str, shape: Any) -> None:
-    if rows != expected:
-        raise RuntimeError(
-            f"gpuopt::{op}: {name} must have the {what} of csr: expected {expected}, got {rows} in shape {tuple(shape)}"
-        )
-
-
-def _transpose_of(csr: CSR, *dense: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The transpose for gradients. It is made here, once, if one of the tensors requires a gradient."""
-    if csr._other is None and torch.is_grad_enabled() and any(d.requires_grad for d in dense) and is_eager():
-        csr.cache_transpose()
-    return csr._other or (None, None, None)
 
 
 @checks_types
@@ -72,14 +58,7 @@ def spmm(csr: CSR, dense: Tensor, reduce: Reduce = "sum", *, values: Tensor | No
         RuntimeError: a shape does not fit, the dtypes of ``dense`` and the values differ, or the devices differ.
         NotImplementedError: the matrix itself differs between the examples of :func:`torch.vmap`.
     """
-    values = csr._values if values is None else values
-    heads = values is not None and values.dim() == 2
-    if dense.dim() >= (3 if heads else 1):
-        rows = dense.shape[-3 if heads else max(-2, -dense.dim())]
-        _check_rows("spmm", "dense", rows, csr._columns, "columns", dense.shape)
-    ptr, index, entry = csr._side
-    t_ptr, t_index, t_entry = _transpose_of(csr, dense)
-    return _ops.spmm.default(ptr, index, entry, values, dense, reduce, t_ptr, t_index, t_entry)
+    return csr._product(dense, reduce, values)
 
 
 @checks_types
@@ -105,8 +84,8 @@ def sddmm(csr: CSR, a: Tensor, b: Tensor) -> Tensor:
         NotImplementedError: the matrix itself differs between the examples of :func:`torch.vmap`.
     """
     if a.dim() > 0 and b.dim() > 0:
-        _check_rows("sddmm", "a", a.shape[0], csr.shape[0], "rows", a.shape)
-        _check_rows("sddmm", "b", b.shape[0], csr._columns, "columns", b.shape)
-    ptr, index, entry = csr._side
-    t_ptr, t_index, t_entry = _transpose_of(csr, a, b)
-    return _ops.sddmm.default(ptr, index, entry, a, b, a.dim() == 3, t_ptr, t_index, t_entry)
+        check_rows("sddmm", "a", a.shape[0], csr.shape[0], "rows", a.shape)
+        check_rows("sddmm", "b", b.shape[0], csr._columns, "columns", b.shape)
+    ptr, index, perm = csr._side
+    t_ptr, t_index, t_perm = csr._transpose_for(a, b)
+    return _ops.sddmm.default(ptr, index, perm, a, b, a.dim() == 3, t_ptr, t_index, t_perm)

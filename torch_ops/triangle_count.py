@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_ops._arguments import integer
-from torch_ops.csr import CSR
+from torch_ops.sparse import CSR
 
 __all__ = ["clustering_coefficients", "triangle_count"]
 

@@ -46,8 +46,8 @@ def split(args: tuple) -> tuple[Structure, tuple]:
 
 def matrix(a: Structure, columns: int, value: torch.Tensor | None = None):
     """A torch_ops.CSR with what it caches. Nothing is checked or computed."""
-    from torch_ops._csr_structure import Pair, Side
-    from torch_ops.csr import CSR
+    from torch_ops.sparse import CSR
+    from torch_ops.sparse.structure import Pair, Side
 
     transpose = None if a.t_ptr is None else Side(a.t_ptr, a.t_index, a.t_entry)
     return CSR._of(Pair(Side(a.ptr, a.index, None), transpose), False, columns, value)

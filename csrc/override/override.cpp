@@ -114,7 +114,7 @@ void disable(const Names& names) {
   }
   const bool used = std::any_of(entries().begin(), entries().end(),
                                 [](const Entry& entry) { return entry.users > 0; });
-  if (!used) transposes().clear();
+  if (!used) spmm::Structures().drop_of(kOwner);
 }
 
 template <const auto& of>
@@ -138,7 +138,9 @@ void reset_calls() {
 }
 
 // Transposes of sparse matrices: how many are kept, and how many were made.
-c10::List<int64_t> count_transposes() { return {transposes().kept(), transposes().made()}; }
+c10::List<int64_t> count_transposes() {
+  return {spmm::Structures().count_of(kOwner), transposes_made.load()};
+}
 
 // What torch_ops._graph has to know of an addition: whether its rows are counts, whether it is
 // computed in mode `accurate`, and whether it is faster than Inductor's kernel, with sums of dtype

@@ -63,10 +63,10 @@ Tensor with_rows(c10::DispatchKeySet key, const Tensor& matrix, F f) {
   const SparseMembers members(matrix);
   const TensorOption none, value = members.value;
   if (is_csr(matrix)) {
-    transposes().forget_dead();
+    spmm::Structures();  // frees what was kept of matrices that are gone
     return f(members.ptr, TensorOption(members.index), none, value);
   }
-  const TransposedRows rows = transposes().of(key, members, matrix.size(0));
+  const spmm::TransposedRows rows = transpose_of(key, members, matrix.size(0));
   return f(rows.ptr, TensorOption(rows.index), TensorOption(rows.entry), value);
 }
 
@@ -312,14 +312,14 @@ struct SparseMmReduceBackward {
   }
 
   static Tensor transposed(c10::DispatchKeySet key, const Tensor& self, const Tensor& rows) {
-    const TransposedRows of = transposes().of(key, SparseMembers(self), self.size(1));
+    const spmm::TransposedRows of = transpose_of(key, SparseMembers(self), self.size(1));
     const TensorOption none, index = of.index, entry = of.entry, value = SparseMembers(self).value;
     return redispatch(spmm::Spmm{of.ptr, index, entry, value, rows, "sum", none, none, none}, key);
   }
 
   static Tensor selected(c10::DispatchKeySet key, const Tensor& self, const Tensor& grad,
                          const Tensor& arg) {
-    const TransposedRows of = transposes().of(key, SparseMembers(self), self.size(1));
+    const spmm::TransposedRows of = transpose_of(key, SparseMembers(self), self.size(1));
     const TensorOption index = of.index, entry = of.entry, value = SparseMembers(self).value;
     return redispatch(spmm::SpmmSelected{of.ptr, index, entry, value, grad, arg}, key);
   }

@@ -455,37 +455,6 @@ def _transpose_reference(ptr, index, columns):
     return torch.tensor(found, dtype=torch.int64, device=ptr.device)
 
 
-def _numbers(device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    make = Maker(device, torch.int32 if dtype.is_floating_point else dtype)
-    for size in range(120):
-        yield Sample(f"{size}", (make(size),))
-        yield Sample(f"every second of {2 * size * size}", (make(size * size, 2)[:, 1],))
-
-
-def _kept(ptr, index, columns):
-    """The transpose that is kept, made twice in one memory, without the fingerprint in front of it."""
-    call = _kept_call(Sample("", (ptr, index, columns)))
-    for is_new in (True, False):
-        OPS._transpose_kept.default(*call.args[:-1], is_new)
-    return call.args[0][32 // ptr.element_size() :]
-
-
-def _kept_call(sample: Sample) -> Sample:
-    """The arguments of the operator itself."""
-    ptr, index, columns = sample.args
-    size = 32 // ptr.element_size() + columns + 1 + 2 * index.shape[0]
-    return Sample(sample.name, (torch.zeros(size, dtype=ptr.dtype, device=ptr.device), *sample.args, True))
-
-
-def _same_numbers(numbers):
-    return OPS._same_numbers.default(*_same_numbers_call(Sample("", (numbers,))).args)[:0]
-
-
-def _same_numbers_call(sample: Sample) -> Sample:
-    state = torch.zeros(4, dtype=torch.int64, device=sample.args[0].device)
-    return Sample(sample.name, (state, *sample.args))
-
-
 def _memory(sample: Sample) -> int:
     """Operands that a kernel can't read are copied. Long rows need a result for each of their pieces."""
     return 8 * sum(t.nbytes for t in sample.tensors) + 2**20
@@ -582,34 +551,6 @@ CASES = [
         few=functools.partial(_transposed_samples, calls.spmm_few),
         dtypes=(torch.int32, torch.int64),
         bound=lambda device, dtype, reference, *arguments: None,
-        **_internal,
-    ),
-    OpCase(
-        name="_transpose_kept",
-        op=_kept,
-        overload=OPS._transpose_kept.default,
-        arguments=_kept_call,
-        aten=lambda ptr, index, columns: _transpose_reference(ptr, index, columns).to(ptr.dtype),
-        reference=_transpose_reference,
-        samples=functools.partial(_transposed_samples, calls.spmm_samples),
-        few=functools.partial(_transposed_samples, calls.spmm_few),
-        dtypes=(torch.int32, torch.int64),
-        bound=lambda device, dtype, reference, *arguments: None,
-        writes=("kept",),
-        **_internal,
-    ),
-    OpCase(
-        name="_same_numbers",
-        op=_same_numbers,
-        overload=OPS._same_numbers.default,
-        arguments=_same_numbers_call,
-        aten=lambda numbers: torch.zeros(0, dtype=torch.int64, device=numbers.device),
-        reference=lambda numbers: torch.zeros(0, dtype=torch.int64, device=numbers.device),
-        samples=_numbers,
-        few=_numbers,
-        dtypes=(torch.int32, torch.int64),
-        bound=lambda device, dtype, reference, *arguments: None,
-        writes=("state",),
         **_internal,
     ),
 ]

@@ -56,6 +56,11 @@ def counts(monkeypatch):
     compat.uninstall("torch_geometric")
 
 
+def kept() -> int:
+    """How many results are kept."""
+    return torch.ops.gpuopt._structure_count("torch_geometric")
+
+
 @contextlib.contextmanager
 def installed():
     assert compat.install("torch_geometric") == ["torch_geometric"]
@@ -479,7 +484,7 @@ def test_a_freed_edge_index_whose_address_is_used_again(counts):
             expected /= edges[1].bincount(minlength=NODES).clamp(min=1)[:, None]
             torch.testing.assert_close(layer.propagate(edges, x=(x, x)).detach(), expected)
             del edges
-            assert not _graphs._results
+            assert not kept()
     assert len({address for _, address in seen}) == 1 and counts["propagate"] == 20
 
 
@@ -567,17 +572,17 @@ def test_writes_that_are_not_counted_fail_an_assertion():
 
 def test_few_results_are_kept(counts):
     layer, x = layers.SAGEConv(WIDTH, 4).double(), features(NODES, WIDTH)
-    kept = [edges_between(NODES, NODES, 12 + n) for n in range(_graphs.LIMIT)]
+    graphs = [edges_between(NODES, NODES, 12 + n) for n in range(130)]
     with installed():
-        for edges in kept:
+        for edges in graphs:
             layer(x, edges)
-        assert len(_graphs._results) == _graphs.LIMIT
-        kept.clear()
+        assert kept() == 128
+        graphs.clear()
         del edges
         gc.collect()
-        assert not _graphs._results
+        assert not kept()
         layer(x, edges_between(NODES, NODES))
-    assert not _graphs._results
+    assert not kept()
 
 
 # ---------------------------------------------------------------- functions
@@ -665,7 +670,7 @@ def test_layers_of_sparse_tensors(counts):
         same(lambda layer=layer: layer(x, adj), [])
         torch.testing.assert_close(layer(x, adj), layer(x, edges))
     assert counts["spmm_of_sparse"] == 9
-    assert len({key[0] for key in _graphs._results}) == 0  # uninstall forgets
+    assert not kept()  # uninstall forgets
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
@@ -738,7 +743,7 @@ def test_uninstall_puts_everything_back(counts):
 def test_all_names_leave_torch_geometric_alone():
     compat.install()
     try:
-        assert not _graphs._results and not hasattr(MessagePassing.propagate, "__wrapped__")
+        assert not kept() and not hasattr(MessagePassing.propagate, "__wrapped__")
     finally:
         compat.uninstall()
 

@@ -11,17 +11,19 @@ pytestmark = pytest.mark.torch_version
 
 OVERLOADS = sorted({o for c in CASES for o in c.overloads}, key=str)
 INTERNAL = sorted({o for c in EVERY_CASE if c.internal for o in c.overloads}, key=str)
-# Operators without tensors: torch_ops.override calls them to replace operators, to count calls, and to decide in graphs.
+# Operators without tensors: they replace operators, count calls and what is kept, forget it, and decide in graphs.
 CONTROL = {
     f"gpuopt::_override_{name}"
     for name in ("enable", "disable", "operators", "reasons", "calls", "reset", "in_graph", "transposes")
-}
+} | {"gpuopt::_structure_count", "gpuopt::_structure_forget"}
+# Operators that keep tensors. Only eager calls reach them.
+KEEPING = {"gpuopt::_structure_find", "gpuopt::_structure_keep"}
 
 
 def test_every_operator_has_a_case():
     """The tests in this folder would skip an operator without a case."""
     names = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("gpuopt::")}
-    assert names == {o.name() for o in OVERLOADS} | {o.name() for o in INTERNAL} | CONTROL
+    assert names == {o.name() for o in OVERLOADS} | {o.name() for o in INTERNAL} | CONTROL | KEEPING
 
 
 def test_control_operators_have_no_tensors():

@@ -235,11 +235,11 @@ def products(mesh: DeviceMesh) -> None:
     csr = matrix(7, 9, False, 4)
     compare(
         lambda x, v: distributed.spmm(csr, x, values=v), lambda x, v: torch_ops.spmm(csr, x, values=v),
-        (random(4, 9, 4, 2), random(csr.entries, 4)), mesh, ([Shard(2)], None),
+        (random(4, 9, 4, 2), random(csr.nnz, 4)), mesh, ([Shard(2)], None),
     )  # fmt: skip
     compare(
         lambda x, v: distributed.spmm(csr, x, values=v), lambda x, v: torch_ops.spmm(csr, x, values=v),
-        (random(4, 9, 2), random(csr.entries)), mesh, ([Shard(0)], None),
+        (random(4, 9, 2), random(csr.nnz)), mesh, ([Shard(0)], None),
     )  # fmt: skip
     for rows, columns in ((8, 8), (7, 11), (5, 3)):
         for reduce in ("sum", "mean", "max"):

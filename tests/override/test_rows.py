@@ -427,6 +427,29 @@ def test_a_transpose_is_made_once(device):
 
 
 @each_device
+@pytest.mark.parametrize("index", [torch.int64, torch.int32], ids=str)
+def test_transposes_of_many_matrices(device, index):
+    """Made, kept, and made again by the device, also of index tensors with gaps."""
+    generator = torch.Generator().manual_seed(0)
+    with override(device):
+        for size in (1, 2, 7, 60, 300, 1500):
+            for gaps in (1, 2):
+                count = 4 * size
+                draw = [torch.randint(n, (count * gaps,), generator=generator) for n in (size, size + 3)]
+                row, col = (numbers.to(device, index)[::gaps] for numbers in draw)
+                crow = torch.searchsorted(row.sort().values, torch.arange(size + 1, device=device).to(index)).to(index)
+                a = torch.sparse_csr_tensor(
+                    crow, col, torch.ones(count, device=device), (size, size + 3), check_invariants=False
+                )
+                x = torch.randn(size + 3, 3, device=device)
+                for _ in range(2):
+                    want = torch.bincount(col, minlength=size + 3).float()[:, None].expand(-1, 3)
+                    torch.testing.assert_close(step(a, x), want)
+                    torch.testing.assert_close(step(a, x), want)
+                    written_uncounted(a.col_indices(), a.col_indices().flip(0).add(1).remainder(size + 3))
+
+
+@each_device
 def test_tensors_that_live_beside_the_matrix(device):
     """Aliases of the index tensors, a transpose, and a copy of the matrix change nothing: the sort is done once."""
     a, x = sparse(device, torch.float32).detach(), rows(device, torch.float32, 4, 6)

@@ -1,47 +1,30 @@
-"""Remembers what is computed from index tensors: the sparse matrix of an ``edge_index``, the groups of an index.
+"""What is computed from index tensors once, and kept: the sparse matrix of an ``edge_index``, the groups of an index.
 
-A result is found by the tensor itself, by its version and by its layout. So a write to the tensor, or a new tensor at the address of
-an old one, leads to a new result. Views are told apart by their layout in the tensor that they are views of, because
-``edge_index[1]`` is a new tensor in each call.
-
-A write that PyTorch does not count, such as one of a collective or of a replayed CUDA graph, is an error: each use compares a
-fingerprint of the numbers, on the GPU, with the one of the first use.
+``csrc/spmm/TRANSPOSES.md`` says when it is computed again.
 """
 
 from __future__ import annotations
 
-import threading
-import weakref
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_ops.csr import CSR
 from torch_ops.index_select import index_select
 from torch_ops.segment import group_by, segment_softmax
+from torch_ops.sparse import CSR
+from torch_ops.sparse.structure import Pair, Side, transposed
 
-LIMIT = 128  # results that are remembered. A relation of a heterogeneous graph needs up to four.
+_ops = torch.ops.gpuopt
+_OWNER = "torch_geometric"
 
 #: The devices whose tensors are handled here. Tests add the CPU.
 devices = {"cuda"}
 
 
-class _Result(NamedTuple):
-    root: weakref.ref
-    version: int
-    value: Any
-    states: list[Tensor]  # fingerprints of the numbers that the result was computed from
-
-
-_results: dict[Hashable, _Result] = {}  # the least recently used one first
-_lock = threading.RLock()
-
-
 def clear() -> None:
-    with _lock:
-        _results.clear()
+    _ops._structure_forget.default(_OWNER)
 
 
 def is_index(tensor: object) -> bool:
@@ -65,66 +48,30 @@ def is_dense(tensor: object) -> bool:
     )
 
 
-def remembered(
-    tensor: Tensor, key: Hashable, make: Callable[[], Any], is_valid: Callable[[Any], bool] | None = None
-) -> Any:
-    """``make()``, or the earlier result for the same ``tensor`` and ``key``.
+Results = Sequence[Tensor | None]
+
+
+def remembered(sources: Sequence[Tensor], key: str, make: Callable[[], Results | None]) -> Results | None:
+    """``make()``, or the earlier results for the same ``sources`` and ``key``.
 
     Args:
-        tensor: strided or sparse tensor that the result is computed from.
-        key: what else the result depends on.
-        make: computes the result. It runs outside inference mode, so that the result can be saved for backward.
-        is_valid: whether an earlier result may be used.
+        sources: strided tensors of integers that the results are computed from.
+        key: what is computed.
+        make: returns the results, which share no memory with a source. It runs outside inference mode, so that results can be
+            saved for backward. It may return None, and is then called again by the next call.
 
     Raises:
-        RuntimeError: the numbers in ``tensor`` changed without a new version. On CUDA a device-side assertion fails instead.
+        RuntimeError: the numbers in ``sources`` changed without a new version. On CUDA a device-side assertion fails instead.
     """
-    root = tensor if tensor._base is None else tensor._base
-    layout: Hashable = None
-    if tensor.layout is torch.strided:
-        layout = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-    stream = torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else None
-    full_key = (id(root), layout, stream, key)
-    with _lock:
-        found = _results.pop(full_key, None)
-        if found is not None and found.root() is root and found.version == root._version:
-            if is_valid is None or is_valid(found.value):
-                _results[full_key] = found  # as the most recently used one
-                _check_numbers(tensor, found.states)
-                return found.value
+    key = f"{_OWNER} {key}"
+    found = _ops._structure_find.default(sources, key)
+    if found:
+        return found
     with torch.inference_mode(False), torch.no_grad():
-        value = make()
-        checked = () if getattr(root, _MADE_HERE, False) else _numbers_of(tensor)
-        states = [torch.zeros(4, dtype=torch.int64, device=tensor.device) for _ in checked]
-        _check_numbers(tensor, states)
-    with _lock:
-        _results[full_key] = _Result(
-            weakref.ref(root, lambda _, gone=full_key: _results.pop(gone, None)), root._version, value, states
-        )
-        while len(_results) > LIMIT:
-            del _results[next(iter(_results))]
-    return value
-
-
-_MADE_HERE = "_gpuopt_made_here"
-
-
-def made_here(tensor: Tensor) -> Tensor:
-    """Marks an index that is a result of a layer. Only writes that are counted are noticed in it."""
-    setattr(tensor, _MADE_HERE, True)
-    return tensor
-
-
-def _numbers_of(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The integers of an index, or of a sparse CSR tensor."""
-    if tensor.layout is torch.strided:
-        return (tensor,)
-    return tensor.crow_indices(), tensor.col_indices()
-
-
-def _check_numbers(tensor: Tensor, states: list[Tensor]) -> None:
-    for state, numbers in zip(states, _numbers_of(tensor)):
-        torch.ops.gpuopt._same_numbers(state, numbers)
+        made = make()
+        if made is not None:
+            _ops._structure_keep.default(sources, key, made)
+    return made
 
 
 # ---------------------------------------------------------------- groups and matrices
@@ -140,7 +87,8 @@ class Groups(NamedTuple):
 
 def groups(index: Tensor, count: int) -> Groups | None:
     """The groups of equal values of ``index``. None if a value is not from 0 to ``count - 1``."""
-    return remembered(index, ("groups", count), lambda: _new_groups(index, count))
+    found = remembered([index], f"groups {count}", lambda: _new_groups(index, count))
+    return None if found is None else Groups(*found)
 
 
 def _new_groups(index: Tensor, count: int) -> Groups | None:
@@ -166,7 +114,7 @@ def matrix(edge_index: Tensor, row: int, shape: tuple[int, int]) -> CSR | None:
         row: 0 or 1, which end of an edge is the row of its entry. The other end is the column.
         shape: numbers of rows and columns. None is returned if ``edge_index`` exceeds them.
     """
-    return remembered(edge_index, ("matrix", row, shape), lambda: _new_matrix(edge_index, row, shape))
+    return _matrix([edge_index], f"matrix {row} {shape}", shape, lambda: _new_matrix(edge_index, row, shape))
 
 
 def _new_matrix(edge_index: Tensor, row: int, shape: tuple[int, int]) -> CSR | None:
@@ -176,7 +124,29 @@ def _new_matrix(edge_index: Tensor, row: int, shape: tuple[int, int]) -> CSR | N
         return None
     if rows.order is not None:
         column = column.index_select(0, rows.order)
-    return CSR(rows.ptr, column, None, shape, entry=rows.order, check=False)
+    return CSR(rows.ptr, column, None, shape, perm=rows.order, check=False)
+
+
+class _KeptPair(Pair):
+    """A matrix that was made of ``sources``. Its transpose is kept with it."""
+
+    def __init__(self, results: Results, sources: Sequence[Tensor], key: str) -> None:
+        super().__init__(Side(*results[:3]), Side(*results[3:]) if len(results) > 3 else None)
+        self._made_of = sources, key
+
+    def add_transpose(self, columns: int) -> None:
+        self.transpose = transposed(self.own, columns)
+        sources, key = self._made_of
+        _ops._structure_keep.default(sources, f"{_OWNER} {key}", [*self.own, *self.transpose])
+
+
+def _matrix(sources: Sequence[Tensor], key: str, shape: tuple[int, int], make: Callable[[], CSR | None]) -> CSR | None:
+    def sides() -> Results | None:
+        made = make()
+        return made and made._side
+
+    found = remembered(sources, key, sides)
+    return found and CSR._of(_KeptPair(found, sources, key), False, shape[1], None)
 
 
 def _is_within(index: Tensor, count: int) -> bool:
@@ -188,9 +158,8 @@ def _is_within(index: Tensor, count: int) -> bool:
 
 def matrix_of_sparse(tensor: Tensor) -> CSR:
     """The pattern of a sparse CSR tensor."""
-    ptr, column = tensor.crow_indices(), tensor.col_indices()
-    key = ("sparse", ptr.data_ptr(), ptr._version, column.data_ptr(), column._version)
-    return remembered(tensor, key, lambda: CSR(ptr, column, None, tuple(tensor.shape)))
+    sources, shape = (tensor.crow_indices(), tensor.col_indices()), tuple(tensor.shape)
+    return _matrix(sources, f"sparse {shape}", shape, lambda: CSR(*sources, None, shape))
 
 
 # ---------------------------------------------------------------- differentiable forms

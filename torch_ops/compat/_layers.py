@@ -21,9 +21,9 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 
 from torch_ops.compat import _graphs, _messages
-from torch_ops.csr import CSR
 from torch_ops.graph_attention import sum_at_entries
 from torch_ops.segment import segment_softmax
+from torch_ops.sparse import CSR
 from torch_ops.spmm import sddmm, spmm
 
 _REDUCTIONS = {SumAggregation: "sum", MeanAggregation: "mean", MaxAggregation: "max", MinAggregation: "min"}

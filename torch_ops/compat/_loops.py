@@ -76,25 +76,17 @@ def _once(original: Callable, edge_index: object, key: tuple[Hashable, ...], att
     if result is not None and not _graphs.is_index(result[0]):
         return result
 
-    def make() -> tuple[_Kept, ...]:
+    def make() -> list[Tensor | None]:
         tensors = original(edge_index, None, *rest) if result is None else result[:1]
-        return tuple(_kept(x, edge_index) for x in tensors)
+        return [_new(x, edge_index) for x in tensors]
 
-    found = _graphs.remembered(edge_index, (original.__name__, result is None, key), make, _are_unchanged)
-    edges = edge_index if found[0] is None else found[0][0]
-    return edges, (found[1] and found[1][0]) if result is None else result[1]
-
-
-_Kept = tuple[Tensor, int] | None  # a tensor and its version. None: there is none, or it is edge_index
+    name = f"{original.__name__} {result is None} {key}"
+    edges, *weights = _graphs.remembered([edge_index], name, make)
+    return edge_index if edges is None else edges, weights[0] if result is None else result[1]
 
 
-def _kept(tensor: Tensor | None, edge_index: Tensor) -> _Kept:
+def _new(tensor: Tensor | None, edge_index: Tensor) -> Tensor | None:
+    """A tensor that shares no memory with ``edge_index``. None stands for that itself, and for no tensor."""
     if tensor is None or tensor is edge_index:
         return None
-    if tensor._base is not None:  # a view of edge_index would keep it alive
-        tensor = tensor.clone()
-    return _graphs.made_here(tensor), tensor._version
-
-
-def _are_unchanged(found: tuple[_Kept, ...]) -> bool:
-    return all(kept is None or kept[0]._version == kept[1] for kept in found)
+    return tensor if tensor._base is None else tensor.clone()

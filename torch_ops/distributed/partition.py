@@ -15,12 +15,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_ops._arguments import integer
-from torch_ops.csr import CSR
 from torch_ops.distributed import _partition_file
 from torch_ops.distributed._deal import Block, Deal, choose_buckets
 from torch_ops.distributed._degrees import Degrees
 from torch_ops.distributed._partition_file import PartitionFileError
 from torch_ops.distributed._peers import Peers
+from torch_ops.sparse import CSR
 
 __all__ = ["Partition", "PartitionFileError", "load_partition", "partition"]
 

@@ -10,10 +10,10 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from torch_ops._arguments import checks_types
-from torch_ops.csr import CSR
 from torch_ops.distributed._exchange import Line, rows_of_others
 from torch_ops.distributed._parts import Parts
 from torch_ops.distributed._peers import Peers
+from torch_ops.sparse import CSR
 from torch_ops.spmm import spmm as local_spmm
 
 Reduce = Literal["sum", "mean", "max", "min"]
@@ -62,7 +62,7 @@ class ShardedCSR:
         self.come, self.to = [len(part) for part in asks], [len(part) for part in asked]
         self.asked = torch.cat(asked) - parts[self.line.rank][0]
         self.local = CSR(
-            rows.ptr, index.to(rows.index.dtype), rows.values, (own, len(needed)), entry=rows.entry, check=False
+            rows.ptr, index.to(rows.index.dtype), rows.values, (own, len(needed)), perm=rows.perm, check=False
         )
 
     def __repr__(self) -> str:

@@ -93,31 +93,4 @@ struct Transpose {
   SymInt columns;
 };
 
-// The transpose of a matrix that is multiplied again and again. `kept` is a vector of the dtype of
-// ptr: a Fingerprint of spmm_transpose.h, zero at first, then t_ptr, t_index and t_entry. They are
-// made by the call that says is_new, and made again by a later call if ptr and index hold other
-// numbers than in the last one. `changes` is the address of an int64 that counts these calls, in
-// memory of the host that kernels can write, or 0.
-struct TransposeKept {
-  using Result = Tensor&;
-  static constexpr std::string_view kSchema =
-      "_transpose_kept(Tensor(a!) kept, Tensor ptr, Tensor index, int columns, bool is_new, "
-      "int changes=0) -> Tensor(a!)";
-  Tensor& kept;
-  const Tensor &ptr, &index;
-  int64_t columns;
-  bool is_new;
-  int64_t changes;
-};
-
-// Refuses other numbers than in the first call with `state`, which is a Fingerprint as int64
-// numbers, zero at first. On CUDA a device-side assertion fails.
-struct SameNumbers {
-  using Result = Tensor&;
-  static constexpr std::string_view kSchema =
-      "_same_numbers(Tensor(a!) state, Tensor numbers) -> Tensor(a!)";
-  Tensor& state;
-  const Tensor& numbers;
-};
-
 }  // namespace gpuopt::spmm

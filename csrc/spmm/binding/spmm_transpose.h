@@ -1,5 +1,8 @@
-// For the bindings of transposes: their checks, and the parts of a kept one.
+// For the bindings of transposes: what a device computes for kept ones.
 #pragma once
+
+#include <array>
+#include <atomic>
 
 #include "spmm/binding/spmm_check.h"
 #include "spmm/spmm_transpose.h"
@@ -11,38 +14,38 @@ struct TransposedRows {
   Tensor ptr, index, entry;
 };
 
-// The numbers of a kept transpose in front of its rows.
-inline int64_t fingerprint_numbers(const Tensor& ptr) {
-  return static_cast<int64_t>(sizeof(Fingerprint)) / static_cast<int64_t>(ptr.element_size());
+inline void copy(const Transpose::Result& from, const TransposedRows& to) {
+  to.ptr.copy_(std::get<0>(from));
+  to.index.copy_(std::get<1>(from));
+  to.entry.copy_(std::get<2>(from));
 }
 
-inline int64_t kept_numbers(const Tensor& ptr, const Tensor& index, int64_t columns) {
-  return fingerprint_numbers(ptr) + columns + 1 + 2 * index.size(0);
-}
+// A transpose that is kept, and the fingerprint of the matrix that it was made of.
+struct KeptTranspose {
+  const Tensor &ptr, &index, &fingerprint;
+  const TransposedRows& rows;
+  int64_t* changes;  // how often it was made again, in memory of the host that kernels can write
+};
 
-inline TransposedRows parts_of(const Tensor& kept, const Tensor& index, int64_t columns) {
-  const int64_t entries = index.size(0), front = kept.size(0) - 2 * entries - columns - 1;
-  return {kept.narrow(0, front, columns + 1), kept.narrow(0, front + columns + 1, entries),
-          kept.narrow(0, front + columns + 1 + entries, entries)};
-}
+struct StructureKernels {
+  bool (*is_capturing)();  // whether the current stream records a CUDA graph
+  // Refuses other numbers than in the first call with a fingerprint, which is a Fingerprint of
+  // spmm_transpose.h as int64 numbers, zero at first. There are at most two sources, of one dtype.
+  // On CUDA a device-side assertion fails.
+  void (*refuse_writes)(const Tensor& fingerprint, at::TensorList sources);
+  // Makes a transpose again if ptr or index hold other numbers than in the last call.
+  void (*update)(const KeptTranspose& transpose);
+};
 
-inline void check(const TransposeKept& call) {
-  const char* op = name_of<TransposeKept>();
-  check_ptr(op, call.ptr);
-  check_numbers(op, {"index", call.index}, call.ptr, "(entries)", std::nullopt);
-  check_numbers(op, {"kept", call.kept}, call.ptr, "a fingerprint and a transpose",
-                kept_numbers(call.ptr, call.index, call.columns));
-}
+// For the CPU and for CUDA. Each is set where the library has its kernels.
+inline std::array<std::atomic<const StructureKernels*>, 2> structure_kernels{};
 
-inline void check(const SameNumbers& call) {
-  const char* op = name_of<SameNumbers>();
-  check_index_dtype(op, "numbers", call.numbers.scalar_type());
-  TORCH_CHECK(call.state.scalar_type() == at::kLong && call.state.is_contiguous() &&
-                  call.state.nbytes() == sizeof(Fingerprint),
-              op, ": state must be a fingerprint: expected ", sizeof(Fingerprint) / 8,
-              " neighbouring int64 numbers, got ", call.state.scalar_type(), " of shape ",
-              call.state.sizes());
-  check_device_of(op, {"state", call.state}, {"numbers", call.numbers});
+inline const StructureKernels& kernels_for(const Tensor& tensor) {
+  const StructureKernels* kernels =
+      structure_kernels[tensor.is_cuda()].load(std::memory_order_relaxed);
+  TORCH_CHECK_NOT_IMPLEMENTED(kernels != nullptr, "this build of gpuopt has no kernels for ",
+                              tensor.device());
+  return *kernels;
 }
 
 }  // namespace gpuopt::spmm

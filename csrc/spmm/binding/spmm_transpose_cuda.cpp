@@ -1,5 +1,6 @@
 // The CUDA kernels of transposes.
 #include <ATen/ATen.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 
 #include "binding/unfilled.h"
 #include "spmm/binding/spmm_launch.h"
@@ -23,12 +24,6 @@ TransposeProblem problem_of(const Tensor& ptr, const Tensor& index, const Transp
   return problem;
 }
 
-void run(const char* op, const TransposeProblem& problem) {
-  TensorWorkspace workspace;
-  check_launch(
-      op, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
-}
-
 Transpose::Result transpose_cuda(const Transpose& op) {
   check(op);
   const c10::cuda::CUDAGuard guard(op.ptr.device());
@@ -40,53 +35,49 @@ Transpose::Result transpose_cuda(const Transpose& op) {
                             vector(index.numel())};
   const TransposeProblem problem = problem_of(ptr, index, rows);
   if (!is_supported(problem)) return transpose_by_aten(op);
-  run(name, problem);
+  TensorWorkspace workspace;
+  check_launch(
+      name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
   return {rows.ptr, rows.index, rows.entry};
 }
 
-Tensor& kept_cuda(const TransposeKept& op) {
-  check(op);
-  const c10::cuda::CUDAGuard guard(op.ptr.device());
-  const Tensor ptr = op.ptr.contiguous(), index = op.index.contiguous();
-  const char* name = name_of<TransposeKept>();
-  check_memory(name, {{"ptr", ptr}, {"index", index}, {"kept", op.kept}});
-  const TransposedRows rows = parts_of(op.kept, index, op.columns);
+void refuse_writes(const Tensor& fingerprint, at::TensorList sources) {
+  const c10::cuda::CUDAGuard guard(fingerprint.device());
+  const Tensor first = sources.front().contiguous(), last = sources.back().contiguous();
+  Numbers numbers{first.const_data_ptr(), nullptr, first.numel(), 0,
+                  first.scalar_type() == at::kLong};
+  if (sources.size() > 1) {
+    numbers.second = last.const_data_ptr();
+    numbers.second_count = last.numel();
+  }
+  const FingerprintPlan plan =
+      plan_fingerprint(numbers, static_cast<Fingerprint*>(fingerprint.mutable_data_ptr()),
+                       /*must_match=*/true, current_device());
+  check_launch("gpuopt::_structure_find", launch(plan, c10::cuda::getCurrentCUDAStream()));
+}
+
+void update(const KeptTranspose& transpose) {
+  const auto& [ptr_, index_, fingerprint, rows, changes] = transpose;
+  const c10::cuda::CUDAGuard guard(ptr_.device());
+  const Tensor ptr = ptr_.contiguous(), index = index_.contiguous();
   const TransposeProblem problem = problem_of(ptr, index, rows);
   if (!is_supported(problem)) {
-    const auto [t_ptr, t_index, t_entry] = transpose_by_aten({ptr, index, op.columns});
-    rows.ptr.copy_(t_ptr);
-    rows.index.copy_(t_index);
-    rows.entry.copy_(t_entry);
-    return op.kept;
+    return copy(transpose_by_aten({ptr, index, rows.ptr.numel() - 1}), rows);
   }
-  if (op.is_new) run(name, problem);
-  const KeptPlan kept = plan_kept(problem, static_cast<Fingerprint*>(op.kept.mutable_data_ptr()),
-                                  reinterpret_cast<int64_t*>(op.changes), current_device());
-  const auto stream = c10::cuda::getCurrentCUDAStream();
-  check_launch(name, op.is_new ? launch(kept.compare, stream) : launch(kept, stream));
-  return op.kept;
+  const KeptPlan plan =
+      plan_kept(problem, static_cast<Fingerprint*>(fingerprint.mutable_data_ptr()), changes,
+                current_device());
+  check_launch(name_of<Transpose>(), launch(plan, c10::cuda::getCurrentCUDAStream()));
 }
 
-Tensor& same_cuda(const SameNumbers& op) {
-  check(op);
-  const c10::cuda::CUDAGuard guard(op.numbers.device());
-  const Tensor numbers = op.numbers.contiguous();
-  const char* name = name_of<SameNumbers>();
-  check_memory(name, {{"numbers", numbers}, {"state", op.state}});
-  const bool is_long = numbers.scalar_type() == at::kLong;
-  const FingerprintPlan same =
-      plan_fingerprint({numbers.const_data_ptr(), nullptr, numbers.numel(), 0, is_long},
-                       static_cast<Fingerprint*>(op.state.mutable_data_ptr()),
-                       /*must_match=*/true, current_device());
-  check_launch(name, launch(same, c10::cuda::getCurrentCUDAStream()));
-  return op.state;
+bool is_capturing() {
+  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  impl<Transpose, transpose_cuda>(m);
-  impl<TransposeKept, kept_cuda>(m);
-  impl<SameNumbers, same_cuda>(m);
-}
+constexpr StructureKernels kKernels{is_capturing, refuse_writes, update};
+[[maybe_unused]] const bool is_set = (structure_kernels[1] = &kKernels, true);
+
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl<Transpose, transpose_cuda>(m); }
 
 }  // namespace
 }  // namespace gpuopt::spmm

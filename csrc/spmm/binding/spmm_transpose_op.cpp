@@ -1,5 +1,7 @@
-// The schemas, CPU kernels and Meta kernels of transposes.
+// The schema, CPU kernels and Meta kernel of transposes.
 #include <ATen/ATen.h>
+
+#include <utility>
 
 #include "spmm/binding/spmm_reference.h"
 #include "spmm/binding/spmm_transpose.h"
@@ -7,57 +9,40 @@
 namespace gpuopt::spmm {
 namespace {
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<Transpose, TransposeKept, SameNumbers>(m); }
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<Transpose>(m); }
 
-uint64_t fingerprint_of(const Tensor& numbers, int64_t position) {
-  const Tensor all = numbers.to(at::kLong).contiguous();
-  const int64_t* const from = all.const_data_ptr<int64_t>();
+// Puts the fingerprint of the sources in place of the last one. Returns whether that was another
+// one.
+bool is_changed(const Tensor& memory, at::TensorList sources) {
   uint64_t sum = 0;
-  for (int64_t i = 0; i < all.numel(); ++i) sum += mixed(from[i], position + i);
-  return sum;
+  int64_t position = 0;
+  for (const Tensor& source : sources) {
+    const Tensor all = source.to(at::kLong).contiguous();
+    const int64_t* const numbers = all.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < all.numel(); ++i) sum += mixed(numbers[i], position++);
+  }
+  auto& last = *static_cast<Fingerprint*>(memory.mutable_data_ptr());
+  const bool is_known = std::exchange(last.is_known, 1u) != 0;
+  return std::exchange(last.value, sum) != sum && is_known;
 }
 
-// Whether the fingerprint of the last call is the same. There may have been none.
-bool is_same(Fingerprint& state, uint64_t value) {
-  const bool is_same = state.is_known != 0 && state.value == value;
-  state.value = value;
-  state.is_known = 1;
-  return is_same;
-}
-
-Fingerprint& state_in(const Tensor& memory) {
-  return *static_cast<Fingerprint*>(memory.mutable_data_ptr());
-}
-
-Tensor& kept_cpu(const TransposeKept& call) {
-  check(call);
-  const auto& [kept, ptr, index, columns, is_new, changes] = call;
-  const uint64_t value = fingerprint_of(ptr, 0) + fingerprint_of(index, ptr.size(0));
-  if (is_same(state_in(kept), value)) return kept;
-  if (!is_new && changes != 0) ++*reinterpret_cast<int64_t*>(changes);
-  const auto [t_ptr, t_index, t_entry] = transpose_by_aten({ptr, index, columns});
-  const TransposedRows rows = parts_of(kept, index, columns);
-  rows.ptr.copy_(t_ptr);
-  rows.index.copy_(t_index);
-  rows.entry.copy_(t_entry);
-  return kept;
-}
-
-Tensor& same_cpu(const SameNumbers& call) {
-  check(call);
-  Fingerprint& state = state_in(call.state);
-  const bool is_first = state.is_known == 0;
-  TORCH_CHECK(is_same(state, fingerprint_of(call.numbers, 0)) || is_first,
+void refuse_writes(const Tensor& fingerprint, at::TensorList sources) {
+  TORCH_CHECK(!is_changed(fingerprint, sources),
               "an index was written to in a way that PyTorch does not count: expected the numbers "
               "of the first call, got others; pass a copy of it");
-  return call.state;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl<Transpose, transpose_by_aten>(m);
-  impl<TransposeKept, kept_cpu>(m);
-  impl<SameNumbers, same_cpu>(m);
+void update(const KeptTranspose& transpose) {
+  const auto& [ptr, index, fingerprint, rows, changes] = transpose;
+  if (!is_changed(fingerprint, {ptr, index})) return;
+  ++*changes;
+  copy(transpose_by_aten({ptr, index, rows.ptr.numel() - 1}), rows);
 }
+
+constexpr StructureKernels kKernels{[] { return false; }, refuse_writes, update};
+[[maybe_unused]] const bool is_set = (structure_kernels[0] = &kKernels, true);
+
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { impl<Transpose, transpose_by_aten>(m); }
 
 Transpose::Result transpose_meta(const Transpose& call) {
   check(call);
@@ -68,21 +53,7 @@ Transpose::Result transpose_meta(const Transpose& call) {
   return {vector(call.columns + 1), vector(entries), vector(entries)};
 }
 
-Tensor& kept_meta(const TransposeKept& call) {
-  check(call);
-  return call.kept;
-}
-
-Tensor& same_meta(const SameNumbers& call) {
-  check(call);
-  return call.state;
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl<Transpose, transpose_meta>(m);
-  impl<TransposeKept, kept_meta>(m);
-  impl<SameNumbers, same_meta>(m);
-}
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { impl<Transpose, transpose_meta>(m); }
 
 }  // namespace
 }  // namespace gpuopt::spmm

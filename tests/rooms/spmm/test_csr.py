@@ -81,7 +81,7 @@ def test_edge_index(device, reduce, weighted):
     values = torch.randn(30, dtype=F64, device=device) if weighted else None
     x = torch.randn(7, 5, dtype=F64, device=device)
     csr = CSR.from_edge_index(edge_index, values, size=(7, 9))
-    assert csr.shape == (9, 7) and csr.entries == 30
+    assert csr.shape == (9, 7) and csr.nnz == 30
     want = _reduced(edge_index, values, (9, 7), x, reduce)
     torch.testing.assert_close(spmm(csr, x, reduce).cpu(), want)
     if weighted:  # new values are in the order of the edges, too
@@ -101,7 +101,7 @@ def test_all_forms_are_the_same_matrix():
         "coo": coo,
         "edge_index": CSR.from_edge_index(torch.stack([col, row]), values, size=(6, 5)),
         "plain": plain,
-        "entry": CSR(plain.ptr, plain.index, values, (5, 6), entry=order),
+        "perm": CSR(plain.ptr, plain.index, values, (5, 6), perm=order),
         "torch csr": CSR.from_torch(dense.to_sparse_csr()),
         "torch csc": CSR.from_torch(dense.to_sparse_csc()),
         "torch coo": CSR.from_torch(dense.to_sparse_coo()),
@@ -129,8 +129,8 @@ def test_heads_to_torch_and_back():
 
 
 def test_sorted_entries_are_not_permuted():
-    assert CSR.from_coo(torch.tensor([0, 0, 2]), torch.tensor([1, 0, 1])).entry is None
-    assert CSR.from_coo(torch.tensor([2, 0, 2]), torch.tensor([1, 0, 1])).entry.tolist() == [1, 0, 2]
+    assert CSR.from_coo(torch.tensor([0, 0, 2]), torch.tensor([1, 0, 1])).perm is None
+    assert CSR.from_coo(torch.tensor([2, 0, 2]), torch.tensor([1, 0, 1])).perm.tolist() == [1, 0, 2]
 
 
 def test_integers_are_narrow_unless_asked():
@@ -142,7 +142,7 @@ def test_integers_are_narrow_unless_asked():
     ):
         assert made.ptr.dtype == made.index.dtype == torch.int32
         assert made.t().index.dtype == torch.int32
-    assert CSR.from_coo(row, col, dtype=torch.int64).entry.dtype == torch.int64
+    assert CSR.from_coo(row, col, dtype=torch.int64).perm.dtype == torch.int64
     assert CSR(torch.tensor([0, 1]), torch.tensor([0]), shape=(1, 2**31)).index.dtype == torch.int64
     with pytest.raises(ValueError, match="dtype must hold all sizes"):
         CSR(torch.tensor([0, 1]), torch.tensor([0]), shape=(1, 2**31), dtype=torch.int32)
@@ -154,11 +154,9 @@ def test_properties():
     assert csr.rows().tolist() == [0, 3, 3, 3] and csr.index.tolist() == [1, 1, 0, 1]
     assert csr.dtype == torch.float32 and csr.with_values(None).dtype is None and csr.device.type == "cpu"
     assert csr.t().degrees().tolist() == [1, 3, 0]
-    assert (
-        repr(csr) == "CSR(shape=(5, 3), entries=4, values=float32, 2 heads, index=int32, device=cpu, transpose cached)"
-    )
+    assert repr(csr) == "CSR(shape=(5, 3), nnz=4, values=float32, 2 heads, index=int32, device=cpu, transpose cached)"
     assert repr(CSR(torch.tensor([0]), torch.tensor([], dtype=torch.int64), shape=(0, 0))) == (
-        "CSR(shape=(0, 0), entries=0, values=None, index=int32, device=cpu)"
+        "CSR(shape=(0, 0), nnz=0, values=None, index=int32, device=cpu)"
     )
 
 
@@ -169,7 +167,7 @@ def test_nothing():
         CSR.from_edge_index(torch.empty(2, 0, dtype=torch.int64), size=(2, 3)),
         CSR(torch.zeros(4, dtype=torch.int64), empty, shape=(3, 2)),
     ):
-        assert made.entries == 0
+        assert made.nnz == 0
         x = torch.ones(2, 4, requires_grad=True)
         for reduce in REDUCTIONS:
             result = spmm(made, x, reduce)
@@ -288,9 +286,9 @@ ERRORS = {
     "shape beyond int64": (lambda: CSR(_PTR, _INDEX, shape=(3, 2**63)), ValueError, f"shape must not exceed.*{2**63}"),
     "shape of one": (lambda: CSR(_PTR, _INDEX, shape=(3,)), ValueError, "shape must be .rows, columns."),
     "negative shape": (lambda: CSR(_PTR, _INDEX, shape=(3, -1)), ValueError, "shape must not be negative"),
-    "short entry": (lambda: CSR(_PTR, _INDEX, entry=_PTR[:2]), ValueError, "entry.*expected 3, got 2"),
-    "entry too large": (lambda: CSR(_PTR, _INDEX, entry=_INDEX), ValueError, "entry.*from 0 to 2, got 3"),
-    "entry twice": (lambda: CSR(_PTR, _INDEX, entry=torch.tensor([0, 2, 2])), ValueError, "expected 3 diff.*got 2"),
+    "short perm": (lambda: CSR(_PTR, _INDEX, perm=_PTR[:2]), ValueError, "perm.*expected 3, got 2"),
+    "perm too large": (lambda: CSR(_PTR, _INDEX, perm=_INDEX), ValueError, "perm.*from 0 to 2, got 3"),
+    "perm twice": (lambda: CSR(_PTR, _INDEX, perm=torch.tensor([0, 2, 2])), ValueError, "expected 3 diff.*got 2"),
     "dtype": (lambda: CSR(_PTR, _INDEX, dtype=torch.int16), TypeError, "dtype must be int32 or int64.*int16"),
     "short col": (lambda: CSR.from_coo(_INDEX, _INDEX[1:]), ValueError, "col.*expected 3, got 2"),
     "row too large": (lambda: CSR.from_coo(_INDEX, _INDEX, shape=(3, 4)), ValueError, "row must name rows.*got 3"),

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from torch_ops._csr_structure import Pair, Side
 from torch_ops._tracing import is_eager
-from torch_ops.csr import CSR
+from torch_ops.sparse.csr import CSR
+from torch_ops.sparse.structure import Pair, Side
 
 # Sizes must not be constants of a trace. Most are sizes of tensors. An empty tensor carries the number of columns. A matrix keeps it,
 # because torch.export marks the tensors whose sizes are dynamic.
@@ -29,9 +29,9 @@ def _flatten(csr: CSR) -> tuple[list[Any], tuple[str, ...]]:
     if hasattr(csr, "_placeholders"):
         return csr._placeholders
     side, other = csr._side, csr._other
-    parts = {"ptr": side.ptr, "index": side.index, "entry": side.entry, "values": csr._values}
+    parts = {"ptr": side.ptr, "index": side.index, "perm": side.perm, "values": csr._values}
     if other is not None:
-        parts |= {"t_ptr": other.ptr, "t_index": other.index, "t_entry": other.entry}
+        parts |= {"t_ptr": other.ptr, "t_index": other.index, "t_perm": other.perm}
     parts["columns"] = _carrier(csr)
     given = {name: tensor for name, tensor in parts.items() if tensor is not None}
     return list(given.values()), tuple(given)
@@ -50,10 +50,10 @@ def _unflatten(tensors: Any, names: tuple[str, ...]) -> CSR:
         csr._placeholders = list(tensors), names
         return csr
     columns = parts["columns"].shape[0]
-    own = Side(parts["ptr"], parts["index"], parts.get("entry"))
+    own = Side(parts["ptr"], parts["index"], parts.get("perm"))
     other = None
     if "t_ptr" in parts:
-        other = Side(parts["t_ptr"], parts["t_index"], parts.get("t_entry"))
+        other = Side(parts["t_ptr"], parts["t_index"], parts.get("t_perm"))
     csr = CSR._of(Pair(own, other), False, columns, parts.get("values"))
     csr._sizes = parts["columns"]
     return csr

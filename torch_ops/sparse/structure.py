@@ -1,4 +1,4 @@
-"""The integers of a sparse matrix: what they are, what is computed from them once, and checks of them."""
+"""The integers of a sparse matrix: what they are, their transpose, and checks of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch_ops._tracing import is_eager
 
 _ops = torch.ops.gpuopt
 INTEGERS = (torch.int32, torch.int64)
-_LARGEST_INT64 = 2**63 - 1
+_LARGEST_INT32, _LARGEST_INT64 = 2**31 - 1, 2**63 - 1
 
 
 class Side(NamedTuple):
@@ -20,7 +20,7 @@ class Side(NamedTuple):
 
     ptr: Tensor
     index: Tensor
-    entry: Tensor | None
+    perm: Tensor | None
 
 
 class Pair:
@@ -34,12 +34,14 @@ class Pair:
         self._stream: int | None = None
         self._event: torch.cuda.Event | None = None
 
-    def note_stream(self) -> None:
-        """One of the two sides was made on the current stream."""
+    def add_transpose(self, columns: int) -> None:
+        """Makes the transpose of a matrix with this number of columns, on the current stream."""
+        transpose = transposed(self.own, columns)
         if self.own.ptr.is_cuda:
-            self._stream = torch._C._cuda_getCurrentRawStream(self.own.ptr.device.index)
             self._event = torch.cuda.Event()
             self._event.record(torch.cuda.current_stream(self.own.ptr.device))
+            self._stream = torch._C._cuda_getCurrentRawStream(self.own.ptr.device.index)
+        self.transpose = transpose  # last, for other threads
 
     def join_stream(self, side: Side) -> None:
         """Makes the current stream wait for ``side``, and keeps the memory of ``side`` for it. A CUDA graph synchronises first."""
@@ -54,13 +56,20 @@ class Pair:
 
 
 def transposed(side: Side, columns: int) -> Side:
-    t_ptr, t_index, t_entry = _ops._transpose.default(side.ptr, side.index, columns)
-    if side.entry is not None:
-        t_entry = side.entry.index_select(0, t_entry)
-    return Side(t_ptr, t_index, t_entry)
+    t_ptr, t_index, t_perm = _ops._transpose.default(side.ptr, side.index, columns)
+    if side.perm is not None:
+        t_perm = side.perm.index_select(0, t_perm)
+    return Side(t_ptr, t_index, t_perm)
 
 
 # ---------------------------------------------------------------- checks
+
+
+def check_rows(op: str, name: str, rows: int, expected: int, what: str, shape: Any) -> None:
+    if rows != expected:
+        raise RuntimeError(
+            f"gpuopt::{op}: {name} must have the {what} of csr: expected {expected}, got {rows} in shape {tuple(shape)}"
+        )
 
 
 def check_vector(name: str, tensor: Any, like: Tensor | None = None, size: int | None = None) -> None:
@@ -123,15 +132,15 @@ def check_range(name: str, least: int, greatest: int, size: int, of: str) -> Non
 
 def checked_content(side: Side, columns: int | None) -> int:
     """Checks the numbers in a matrix, and returns the number of columns. Waits for the GPU once."""
-    ptr, index, entry = side
+    ptr, index, perm = side
     entries = index.shape[0]
     lengths = ptr.diff().long() if ptr.shape[0] > 1 else ptr.new_zeros(1, dtype=torch.int64)
     found = [ptr[0].long(), ptr[-1].long(), lengths.amin(), *ends_of(index)]
-    if entry is not None:
-        found += ends_of(entry)
-        valid = entry.long().clamp(0, max(entries - 1, 0))
+    if perm is not None:
+        found += ends_of(perm)
+        valid = perm.long().clamp(0, max(entries - 1, 0))
         found.append(torch.zeros(entries, dtype=torch.int64, device=ptr.device).index_fill_(0, valid, 1).sum())
-    first, last, shortest, least, greatest, *of_entry = torch.stack(found).tolist()
+    first, last, shortest, least, greatest, *of_perm = torch.stack(found).tolist()
     if first != 0 or last != entries:
         raise ValueError(
             f"CSR: ptr must start with 0 and end with the number of entries: expected 0 and {entries}, got {first} and {last}"
@@ -140,10 +149,66 @@ def checked_content(side: Side, columns: int | None) -> int:
         raise ValueError(f"CSR: ptr must not decrease: expected rows of 0 or more entries, got one of {shortest}")
     columns = greatest + 1 if columns is None else columns
     check_range("index", least, greatest, columns, "columns")
-    if of_entry:
-        check_range("entry", of_entry[0], of_entry[1], entries, "entries")
-        if of_entry[2] != entries:
+    if of_perm:
+        check_range("perm", of_perm[0], of_perm[1], entries, "entries")
+        if of_perm[2] != entries:
             raise ValueError(
-                f"CSR: entry must name each entry once: expected {entries} different numbers, got {of_entry[2]}"
+                f"CSR: perm must name each entry once: expected {entries} different numbers, got {of_perm[2]}"
             )
     return columns
+
+
+def checked(side: Side, values: Any, shape: Any, check: bool, dtype: torch.dtype | None) -> tuple[Side, int]:
+    """Copies of the integers that a matrix is made of, and its number of columns. ``CSR`` documents the arguments and errors."""
+    ptr, index, perm = side
+    check_vector("ptr", ptr)
+    check_vector("index", index, ptr)
+    rows, entries = ptr.shape[0] - 1, index.shape[0]
+    if perm is not None:
+        check_vector("perm", perm, ptr, entries)
+    if ptr.shape[0] == 0:
+        raise ValueError("CSR: ptr must have rows + 1 numbers: expected at least 1, got 0")
+    check_values(values, ptr, entries)
+    columns = None
+    if shape is not None:
+        wanted, columns = check_shape(shape)
+        if wanted != rows:
+            raise ValueError(f"CSR: ptr must have rows + 1 numbers: expected {wanted + 1}, got {ptr.shape[0]}")
+    side = Side(*(None if t is None else t.detach() for t in side))
+    if torch.compiler.is_compiling():
+        if columns is None:
+            raise ValueError("CSR: shape must be given inside torch.compile: expected (rows, columns), got None")
+    elif check:
+        columns = checked_content(side, columns)
+    elif columns is None:
+        greatest = int(ends_of(index)[1])
+        columns = greatest + 1
+        check_range("index", 0, greatest, columns, "columns")
+    # Not the greatest of them: it would be another one for other symbolic sizes.
+    fits = all(size <= _LARGEST_INT32 for size in (rows, columns, entries))
+    if dtype is None:
+        dtype = torch.int32 if fits else torch.int64
+    elif dtype not in INTEGERS:
+        raise TypeError(f"CSR: dtype must be int32 or int64: expected torch.int32 or torch.int64, got {dtype}")
+    elif dtype == torch.int32 and not fits:
+        raise ValueError(f"CSR: dtype must hold all sizes: expected int64 for {entries} entries of {rows} x {columns}")
+    return Side(*(None if t is None else t.to(dtype, copy=True).contiguous() for t in side)), columns
+
+
+def shape_of_edges(edge_index: Any, num_nodes: Any, size: Any) -> tuple[int, int] | None:
+    """The shape (targets, sources) of a matrix of edges, or None if nothing is known."""
+    if not isinstance(edge_index, Tensor):
+        raise TypeError(f"CSR: edge_index must be a tensor: expected (2, edges), got {type(edge_index).__name__}")
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise ValueError(f"CSR: edge_index must be (2, edges): expected 2 rows, got shape {tuple(edge_index.shape)}")
+    if size is not None:
+        if num_nodes is not None:
+            raise ValueError(f"CSR: give num_nodes or size: expected one of them, got {num_nodes} and {size}")
+        sources, targets = check_shape(size)
+        return targets, sources
+    if num_nodes is None and not torch.compiler.is_compiling():
+        check_vector("edge_index", edge_index[0])
+        least, greatest = torch.stack(ends_of(edge_index)).tolist()
+        num_nodes = greatest + 1
+        check_range("edge_index", least, greatest, num_nodes, "nodes")
+    return None if num_nodes is None else (integer("CSR", "num_nodes", num_nodes),) * 2

@@ -5,24 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ops._arguments import integer
-from torch_ops._csr_structure import (
-    INTEGERS,
+from torch_ops._tracing import is_eager
+from torch_ops.sparse.structure import (
     Pair,
     Side,
     check_range,
+    check_rows,
     check_shape,
     check_values,
     check_vector,
-    checked_content,
+    checked,
     ends_of,
+    shape_of_edges,
     transposed,
 )
-from torch_ops._tracing import is_eager
 
 __all__ = ["CSR"]
 
-_LARGEST_INT32 = 2**31 - 1
+_ops = torch.ops.gpuopt
 
 
 class CSR:
@@ -37,13 +37,13 @@ class CSR:
         index: the column of each entry, on the device of ``ptr``. Any order, and columns may repeat: their entries add up.
         values: (entries) or (entries, heads), or None for a matrix of ones. May require a gradient.
         shape: (rows, columns). By default as many columns as ``index`` names.
-        entry: where the value of each entry is, if values are not in the order of ``index``: a permutation. Default: in order.
+        perm: where the value of each entry is, if values are not in the order of ``index``: a permutation. Default: in order.
         check: if True, the numbers in the tensors are checked, which waits for the GPU once. Wrong numbers that are not checked
             give unspecified results. Nothing is checked inside ``torch.compile`` and ``torch.export``; give ``shape`` there.
         dtype: ``torch.int32`` or ``torch.int64`` for the integers that the matrix keeps. Default: int32 if all sizes allow it.
 
     Raises:
-        TypeError: ``ptr``, ``index``, ``entry`` or ``values`` is not a tensor, or an integer tensor has another dtype.
+        TypeError: ``ptr``, ``index``, ``perm`` or ``values`` is not a tensor, or an integer tensor has another dtype.
         ValueError: a tensor has a wrong shape, is on another device, or holds a number out of range.
 
     Example:
@@ -61,45 +61,12 @@ class CSR:
         values: Tensor | None = None,
         shape: tuple[int, int] | None = None,
         *,
-        entry: Tensor | None = None,
+        perm: Tensor | None = None,
         check: bool = True,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_vector("ptr", ptr)
-        check_vector("index", index, ptr)
-        rows, entries = ptr.shape[0] - 1, index.shape[0]
-        if entry is not None:
-            check_vector("entry", entry, ptr, entries)
-        if ptr.shape[0] == 0:
-            raise ValueError("CSR: ptr must have rows + 1 numbers: expected at least 1, got 0")
-        check_values(values, ptr, entries)
-        columns = None
-        if shape is not None:
-            wanted, columns = check_shape(shape)
-            if wanted != rows:
-                raise ValueError(f"CSR: ptr must have rows + 1 numbers: expected {wanted + 1}, got {ptr.shape[0]}")
-        side = Side(ptr.detach(), index.detach(), None if entry is None else entry.detach())
-        if torch.compiler.is_compiling():
-            if columns is None:
-                raise ValueError("CSR: shape must be given inside torch.compile: expected (rows, columns), got None")
-        elif check:
-            columns = checked_content(side, columns)
-        elif columns is None:
-            greatest = int(ends_of(index)[1])
-            columns = greatest + 1
-            check_range("index", 0, greatest, columns, "columns")
-        # Not the greatest of them: it would be another one for other symbolic sizes.
-        fits = all(size <= _LARGEST_INT32 for size in (rows, columns, entries))
-        if dtype is None:
-            dtype = torch.int32 if fits else torch.int64
-        elif dtype not in INTEGERS:
-            raise TypeError(f"CSR: dtype must be int32 or int64: expected torch.int32 or torch.int64, got {dtype}")
-        elif dtype == torch.int32 and not fits:
-            raise ValueError(
-                f"CSR: dtype must hold all sizes: expected int64 for {entries} entries of {rows} x {columns}"
-            )
-        ptr, index, entry = (None if t is None else t.to(dtype, copy=True).contiguous() for t in side)
-        self._set(Pair(Side(ptr, index, entry), None), False, columns, values)
+        side, columns = checked(Side(ptr, index, perm), values, shape, check, dtype)
+        self._set(Pair(side, None), False, columns, values)
 
     def _set(self, pair: Pair, flipped: bool, columns: int, values: Tensor | None) -> None:
         self._pair, self._flipped, self._columns, self._values = pair, flipped, columns, values
@@ -126,7 +93,7 @@ class CSR:
     ) -> CSR:
         """A matrix of entries in any order. They are sorted by row, and entries of a row stay in order.
 
-        Values stay in the order in which they are given: :attr:`entry` says where each one is. So a new ``values`` for
+        Values stay in the order in which they are given: :attr:`perm` says where each one is. So a new ``values`` for
         :meth:`with_values` or :func:`spmm` has this order, too.
 
         Args:
@@ -156,14 +123,14 @@ class CSR:
         else:
             unsorted = True
         row, col = row.detach(), col.detach()
-        entry = None
+        perm = None
         if unsorted:
-            row, entry = torch.sort(row, stable=True)
-            col = col.index_select(0, entry)
+            row, perm = torch.sort(row, stable=True)
+            col = col.index_select(0, perm)
         starts = torch.arange(rows + 1, dtype=row.dtype, device=row.device)
         ptr = torch.searchsorted(row, starts)
         # The numbers are right if row and col are.
-        return cls(ptr, col, values, (rows, columns), entry=entry, check=False, dtype=dtype)
+        return cls(ptr, col, values, (rows, columns), perm=perm, check=False, dtype=dtype)
 
     @classmethod
     def from_edge_index(
@@ -192,26 +159,7 @@ class CSR:
         Raises:
             TypeError, ValueError: as :class:`CSR`, or both ``num_nodes`` and ``size`` are given.
         """
-        if not isinstance(edge_index, Tensor):
-            raise TypeError(f"CSR: edge_index must be a tensor: expected (2, edges), got {type(edge_index).__name__}")
-        if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-            raise ValueError(
-                f"CSR: edge_index must be (2, edges): expected 2 rows, got shape {tuple(edge_index.shape)}"
-            )
-        if num_nodes is not None and size is not None:
-            raise ValueError(f"CSR: give num_nodes or size: expected one of them, got {num_nodes} and {size}")
-        if size is None and num_nodes is None and not torch.compiler.is_compiling():
-            check_vector("edge_index", edge_index[0])
-            least, greatest = torch.stack(ends_of(edge_index)).tolist()
-            num_nodes = greatest + 1
-            check_range("edge_index", least, greatest, num_nodes, "nodes")
-        shape = None
-        if num_nodes is not None:
-            num_nodes = integer("CSR", "num_nodes", num_nodes)
-            shape = (num_nodes, num_nodes)
-        elif size is not None:
-            sources, targets = check_shape(size)
-            shape = (targets, sources)
+        shape = shape_of_edges(edge_index, num_nodes, size)
         return cls.from_coo(edge_index[1], edge_index[0], values, shape, check=check, dtype=dtype)
 
     @classmethod
@@ -258,9 +206,9 @@ class CSR:
         """
         values = self._values
         if values is None:
-            values = torch.ones(self.entries, dtype=dtype or torch.float32, device=self.device)
-        elif self.entry is not None:
-            values = values.index_select(0, self.entry)
+            values = torch.ones(self.nnz, dtype=dtype or torch.float32, device=self.device)
+        elif self.perm is not None:
+            values = values.index_select(0, self.perm)
         indices = torch.stack([self.rows(), self.index]).long()
         shape = (*self.shape, *values.shape[1:])
         coo = torch.sparse_coo_tensor(indices, values.to(dtype or values.dtype), shape, check_invariants=False)
@@ -328,9 +276,9 @@ class CSR:
         return self._side.index
 
     @property
-    def entry(self) -> Tensor | None:
+    def perm(self) -> Tensor | None:
         """(entries): where the value of each entry is. None: values are in the order of :attr:`index`."""
-        return self._side.entry
+        return self._side.perm
 
     @property
     def values(self) -> Tensor | None:
@@ -343,7 +291,7 @@ class CSR:
         return self.ptr.shape[0] - 1, self._columns
 
     @property
-    def entries(self) -> int:
+    def nnz(self) -> int:
         """The number of entries."""
         return self.index.shape[0]
 
@@ -363,12 +311,12 @@ class CSR:
 
     def rows(self) -> Tensor:
         """(entries): their rows, in the integer dtype of :attr:`ptr`."""
-        numbers = torch.arange(self.entries, dtype=self.ptr.dtype, device=self.device)
+        numbers = torch.arange(self.nnz, dtype=self.ptr.dtype, device=self.device)
         return torch.searchsorted(self.ptr, numbers, right=True, out_int32=self.ptr.dtype == torch.int32) - 1
 
     def with_values(self, values: Tensor | None) -> CSR:
         """The same structure with other values, in the order of :attr:`values`. It shares what is cached."""
-        check_values(values, self.ptr, self.entries)
+        check_values(values, self.ptr, self.nnz)
         return CSR._of(self._pair, self._flipped, self._columns, values)
 
     def cache_transpose(self) -> CSR:
@@ -379,12 +327,7 @@ class CSR:
         """
         if self._other is None:
             with torch.inference_mode(False), torch.no_grad():
-                side = transposed(self._side, self._columns)
-                self._pair.note_stream()
-            if self._flipped:
-                self._pair.own = side
-            else:
-                self._pair.transpose = side
+                self._pair.add_transpose(self._columns)
         return self
 
     @property
@@ -402,11 +345,26 @@ class CSR:
         self.cache_transpose()
         return CSR._of(self._pair, not self._flipped, rows, self._values)
 
+    def _transpose_for(self, *dense: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The transpose for gradients. It is made here, once, if one of the tensors requires a gradient."""
+        if self._other is None and torch.is_grad_enabled() and any(d.requires_grad for d in dense) and is_eager():
+            self.cache_transpose()
+        return self._other or (None, None, None)
+
+    def _product(self, dense: Tensor, reduce: str = "sum", values: Tensor | None = None) -> Tensor:
+        """:func:`spmm` without its checks of types."""
+        values = self._values if values is None else values
+        heads = values is not None and values.dim() == 2
+        if dense.dim() >= (3 if heads else 1):
+            rows = dense.shape[-3 if heads else max(-2, -dense.dim())]
+            check_rows("spmm", "dense", rows, self._columns, "columns", dense.shape)
+        ptr, index, perm = self._side
+        t_ptr, t_index, t_perm = self._transpose_for(dense)
+        return _ops.spmm.default(ptr, index, perm, values, dense, reduce, t_ptr, t_index, t_perm)
+
     def __matmul__(self, dense: Tensor) -> Tensor:
         """:func:`spmm` with ``reduce="sum"``. ``torch.compile`` does not know the operator ``@``: call :func:`spmm` there."""
-        from torch_ops.spmm import spmm
-
-        return spmm(self, dense) if isinstance(dense, Tensor) else NotImplemented
+        return self._product(dense) if isinstance(dense, Tensor) else NotImplemented
 
     def __repr__(self) -> str:
         kind = str(self.ptr.dtype).removeprefix("torch.")
@@ -415,6 +373,6 @@ class CSR:
             heads = f", {self._values.shape[1]} heads" if self._values.dim() == 2 else ""
             values = f"{str(self._values.dtype).removeprefix('torch.')}{heads}"
         return (
-            f"CSR(shape={tuple(self.shape)}, entries={self.entries}, values={values}, index={kind}, device={self.device}"
+            f"CSR(shape={tuple(self.shape)}, nnz={self.nnz}, values={values}, index={kind}, device={self.device}"
             f"{', transpose cached' if self.has_transpose else ''})"
         )
