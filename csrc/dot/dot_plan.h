@@ -8,6 +8,7 @@
 #include "common/strided.h"
 #include "dot/dot_args.h"
 #include "dot/dot_tuning.h"
+#include "common/limits.h"
 
 namespace gpuopt::dot {
 
@@ -17,6 +18,8 @@ struct Operand {
   int64_t stride = 1;
   int64_t row_stride = 0;
   bool conjugate = false;  // use the conjugate of the values (complex dtypes only)
+
+  GPUOPT_DESCRIBE(data, stride, row_stride, conjugate)
 };
 
 struct Problem {
@@ -29,6 +32,8 @@ struct Problem {
   // f64. `out` must be the first value in an aligned word of 4 bytes (8 for f64), since the whole
   // word is written.
   bool atomic = false;
+
+  GPUOPT_DESCRIBE(self, tensor, out, dtype, rows, size, atomic)
 };
 
 namespace detail {
@@ -248,7 +253,7 @@ inline void halve(const Problem& problem, Problem& first, Problem& second) {
 }  // namespace detail
 
 // The order of additions depends only on the problem and the device.
-inline Plan make_plan(const Problem& problem, const Device& device, const Tuning& tuning = {}) {
+inline Plan make_plan(const Problem& problem, const Device& device, const Tuning& tuning = limits<Tuning>()) {
   auto [path, blocks] =
       detail::choose(problem, device, problem.atomic ? atomic_tuning(tuning) : tuning);
   if (blocks.count() > tuning.launch_blocks) {

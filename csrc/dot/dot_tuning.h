@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/index.h"
+#include "common/describe.h"
 
 namespace gpuopt::dot {
 
@@ -79,6 +80,8 @@ struct Tuning {
   // Operands of at least once_from and less than once_below bytes use streaming loads.
   int64_t once_from = 16 << 20, once_below = 384 << 20;
   int64_t launch_blocks = kMaxIndex32;  // the most blocks of a launch
+
+  GPUOPT_DESCRIBE(line_blocks, row_blocks, shifted_blocks, value_blocks, line_threads, unsplit_vecs, unsplit_values, split_groups, short_row_vecs, tile_row_bytes, tile_bytes, once_from, once_below, launch_blocks)
 };
 
 // The constants of sums that are added atomically. Every block makes one atomic addition, and every

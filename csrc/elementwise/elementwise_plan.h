@@ -9,6 +9,8 @@
 #include "common/parts.h"
 #include "elementwise/elementwise_paths.h"
 #include "elementwise/elementwise_problem.h"
+#include "common/describe.h"
+#include "common/limits.h"
 
 namespace gpuopt::elementwise {
 
@@ -41,6 +43,8 @@ struct Tuning {
   //   (64,256,56,56) * (256,1,1):  1 vector 100.8 / 54.4, 2 vectors 102.9 / 56.9
   //   (16384,1) * (4096):          1 vector 83.4 / 44.2, 2 vectors 62.6 / 38.6
   int64_t two_vecs = 1 << 19;
+
+  GPUOPT_DESCRIBE(small, tile_side, narrow_values, narrow_rows, narrow_bytes, packed_parts, four_values, two_vecs)
 };
 
 namespace detail {
@@ -285,7 +289,7 @@ std::optional<Launch<kInputs>> plan_launch(const Problem<kInputs>& problem, Type
 
 template <Types kTypes = Types::kFloats, int kInputs>
 Plan<kInputs, kTypes> make_plan(const Problem<kInputs>& problem, const Device& device,
-                                const Tuning& tuning = {}) {
+                                const Tuning& tuning = limits<Tuning>()) {
   Plan<kInputs, kTypes> plan{problem.dtype, {}};
   for_each_part(
       problem, [&](const auto& part) { return detail::plan_launch(part, kTypes, device, tuning); },

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <span>
+#include <string>
 
 #include "common/strided.h"
 #include "elementwise/elementwise_args.h"
+#include "common/describe.h"
 
 namespace gpuopt::elementwise {
 
@@ -28,6 +31,22 @@ struct Problem {
   DType dtype = DType::kFloat32;
   Operand operands[kInputs + 1];
 };
+
+// A problem's members, with the dimensions that it has.
+template <typename P, typename F>
+  requires requires(P& problem) { problem.operands[0].strides; }
+void describe(P& problem, F&& f) {
+  f("num_dims", problem.num_dims);
+  f("sizes", std::span(problem.sizes, problem.num_dims));
+  f("dtype", problem.dtype);
+  int k = 0;
+  for (auto& operand : problem.operands) {
+    const std::string name = "operand" + std::to_string(k++);
+    f((name + ".data").c_str(), operand.data);
+    f((name + ".dtype").c_str(), operand.dtype);
+    f((name + ".strides").c_str(), std::span(operand.strides, problem.num_dims));
+  }
+}
 
 // Whether the dtypes obey type promotion.
 template <int kInputs>

@@ -8,6 +8,7 @@
 
 #include "graph_attention/graph_attention_problem.h"
 #include "rows/rows_plan.h"
+#include "common/limits.h"
 
 namespace gpuopt::graph_attention {
 
@@ -80,7 +81,7 @@ inline AttentionArgs attention_args(const AttentionProblem& problem, const Tunin
   return args;
 }
 
-inline AttentionPlan plan(const AttentionProblem& problem, const Tuning& tuning = {}) {
+inline AttentionPlan plan(const AttentionProblem& problem, const Tuning& tuning = limits<Tuning>()) {
   AttentionPlan plan;
   plan.args = attention_args(problem, tuning);
   plan.shape = shape_of(plan.args.walk, 1);
@@ -89,7 +90,7 @@ inline AttentionPlan plan(const AttentionProblem& problem, const Tuning& tuning 
 }
 
 inline AttentionGradientPlan plan_gradient(const AttentionProblem& problem,
-                                           const Tuning& tuning = {}) {
+                                           const Tuning& tuning = limits<Tuning>()) {
   AttentionGradientPlan plan;
   plan.args = attention_args(problem, tuning);
   plan.shape = shape_of(plan.args.walk, 1);

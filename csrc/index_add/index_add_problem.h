@@ -9,8 +9,11 @@
 #include "common/device.h"
 #include "common/index_reader.h"
 #include "common/launch_shape.h"
+#include <span>
+
 #include "common/strided.h"
 #include "index_add/index_add_tuning.h"
+#include "common/describe.h"
 
 namespace gpuopt::index_add {
 
@@ -32,6 +35,8 @@ struct Dim {
 
   static constexpr int kStrides = 2;
   int64_t stride(int k) const { return k == 0 ? self_stride : source_stride; }
+
+  GPUOPT_DESCRIBE(size, self_stride, source_stride)
 };
 
 // self[.., index[entry], ..] += alpha * source[.., entry, ..]
@@ -51,6 +56,24 @@ struct Problem {
   int num_dims = 0;
   Dim dims[kMaxDims];  // any order, sizes positive
 };
+
+// Without alpha, which no plan depends on.
+template <Described<Problem> P, typename F>
+void describe(P& problem, F&& f) {
+  f("self", problem.self);
+  f("source", problem.source);
+  f("index", problem.index);
+  f("dtype", problem.dtype);
+  f("long_index", problem.long_index);
+  f("mode", problem.mode);
+  f("bins", problem.bins);
+  f("entries", problem.entries);
+  f("bin_stride", problem.bin_stride);
+  f("entry_stride", problem.entry_stride);
+  f("index_stride", problem.index_stride);
+  f("num_dims", problem.num_dims);
+  f("dims", std::span(problem.dims, problem.num_dims));
+}
 
 // The dimensions other than the indexed one. Neighbouring threads run along `inner`, or along the
 // entries if the size of `inner` is 1. A row is the values of an entry along `inner`.

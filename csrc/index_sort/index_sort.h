@@ -15,6 +15,8 @@
 #include "common/index_reader.h"
 #include "common/launch_shape.h"
 #include "common/workspace.h"
+#include "common/describe.h"
+#include "common/limits.h"
 
 namespace gpuopt::index_sort {
 
@@ -37,6 +39,8 @@ struct SortTuning {
   // bits). Blocks that sort runs and merge them are slower: 22 for 2^14 entries, where passes over
   // all blocks take 15.
   int64_t max_tile_entries = 4096;
+
+  GPUOPT_DESCRIBE(position_bits, max_tile_entries)
 };
 
 struct Digit {
@@ -119,7 +123,7 @@ constexpr int sort_shared_bytes(int items) {
 // Plans the sort of `entries` entries, at least one. Tiles are as small as possible while every
 // block has at most one tile, up to the largest tile.
 inline SortPlan plan_sort(const Index& index, int64_t entries, uint32_t num_zeroed,
-                          const Device& device, const SortTuning& tuning = {}) {
+                          const Device& device, const SortTuning& tuning = limits<SortTuning>()) {
   SortPlan plan;
   PassArgs& args = plan.args;
   const int bits = bits_for(index.bins);

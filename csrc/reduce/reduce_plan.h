@@ -9,6 +9,7 @@
 #include "reduce/reduce_args.h"
 #include "reduce/reduce_columns_config.h"
 #include "reduce/reduce_rows_config.h"
+#include "common/limits.h"
 
 namespace gpuopt::reduce {
 
@@ -230,7 +231,7 @@ struct Planner {
 
 }  // namespace detail
 
-inline Plan make_plan(const Problem& problem, const Device& device, const Tuning& tuning = {}) {
+inline Plan make_plan(const Problem& problem, const Device& device, const Tuning& tuning = limits<Tuning>()) {
   Plan plan;
   plan.operation = problem.operation;
   plan.divisor = problem.divisor;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "common/strided.h"
+#include "common/describe.h"
 
 namespace gpuopt::reduce {
 
@@ -26,6 +28,8 @@ struct Dim {
 
   static constexpr int kStrides = 2;
   int64_t stride(int k) const { return k == 0 ? in_stride : out_stride; }
+
+  GPUOPT_DESCRIBE(size, in_stride, out_stride, reduced)
 };
 
 // Each value is converted to `dtype` when it is loaded. Values are combined in a type that is at
@@ -40,6 +44,18 @@ struct Problem {
   int num_dims = 0;
   Dim dims[kMaxDims];  // any order, sizes positive
 };
+
+template <Described<Problem> P, typename F>
+void describe(P& problem, F&& f) {
+  f("operation", problem.operation);
+  f("divisor", problem.divisor);
+  f("in", problem.in);
+  f("out", problem.out);
+  f("in_dtype", problem.in_dtype);
+  f("dtype", problem.dtype);
+  f("num_dims", problem.num_dims);
+  f("dims", std::span(problem.dims, problem.num_dims));
+}
 
 // The dimensions of size 2 or more, innermost first. Neighbours that are both reduced or both kept
 // are merged where strides allow.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/index.h"
+#include "common/describe.h"
 
 namespace gpuopt::reduce {
 
@@ -90,6 +91,8 @@ struct Tuning {
   int64_t once_from = 16 << 20, once_below = 256 << 20;
   // Outputs, blocks and units of a launch. Tests lower it, so that small problems are split.
   int64_t most_in_launch = kMaxIndex32;
+
+  GPUOPT_DESCRIBE(row_blocks, many_rows_blocks, column_blocks, least_fill, wave_groups, row_threads, unsplit_groups, short_row_vecs, tile_row_bytes, tile_bytes, tile_blocks, tile_least_bytes, wide, wide_short, wide_values, short_column, shifted_column, least_shifted, most_shifted, shifted_values, alone_threads, long_column, once_from, once_below, most_in_launch)
 };
 
 }  // namespace gpuopt::reduce

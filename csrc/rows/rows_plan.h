@@ -20,6 +20,7 @@
 #include "common/strided.h"
 #include "rows/rows_problem.h"
 #include "rows/rows_tiles.h"
+#include "common/limits.h"
 
 namespace gpuopt::rows {
 
@@ -37,6 +38,8 @@ struct Tuning {
   // than they gain time.
   int64_t enough_warps = 262144;
   TileTuning tiles;
+
+  GPUOPT_DESCRIBE(most_warps, few_warps, window, shortest, enough_warps, tiles)
 };
 
 // How a thread reads features.
@@ -249,7 +252,7 @@ void plan_parts(Plan& plan, int64_t features, int64_t batches, size_t state_byte
       static_cast<unsigned>(int64_t{plan.args.finish_blocks} * plan.args.finish_tiles * batches);
 }
 
-inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) {
+inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = limits<Tuning>()) {
   ReducePlan plan;
   const int vector = elements_of(Access::kVector, problem.dtype);
   const bool whole_heads =
@@ -293,7 +296,7 @@ inline ReduceProblem statistics_of(const MapProblem& map) {
   return problem;
 }
 
-inline MapPlan plan(const MapProblem& problem, const Tuning& tuning = {}) {
+inline MapPlan plan(const MapProblem& problem, const Tuning& tuning = limits<Tuning>()) {
   MapPlan plan;
   plan.args.problem = problem;
   MapProblem& map = plan.args.problem;

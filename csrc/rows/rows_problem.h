@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/describe.h"
 
 namespace gpuopt::rows {
 
@@ -16,6 +17,8 @@ struct Matrix {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t entries = 0;
+
+  GPUOPT_DESCRIBE(ptr, index, entry, is_long, rows, columns, entries)
 };
 
 // kLogSum gives each result as a pair (m, s) of the compute type: m is the maximum, and s the sum
@@ -27,10 +30,13 @@ struct Rows {
   void* data = nullptr;
   int64_t row = 0;    // from one row to the next
   int64_t batch = 0;  // from one matrix to the next
+
+  GPUOPT_DESCRIBE(data, row, batch)
 };
 
 // out[b, r] = reduce over the entries e of row r: value[entry[e]] * dense[b, index[e]].
 struct ReduceProblem {
+  static constexpr const char* kPlanner = "rows.reduce";  // see common/limits.h
   Matrix matrix;
   Reduce reduce = Reduce::kSum;
   DType dtype = DType::kFloat32;  // of value, dense and out: float16 to float64, int32 or int64
@@ -49,6 +55,9 @@ struct ReduceProblem {
   // For the gradient of a maximum, a sum: entry e counts for feature n only where
   // selected[b, index[e], n] == entry[e]. [batches][columns][features], of the type of ptr.
   const void* selected = nullptr;
+
+  GPUOPT_DESCRIBE(matrix, reduce, dtype, batches, features, value, heads, dense, out, empty,
+                  wide_out, arg, selected)
 };
 
 // What is computed of an entry and its row.
@@ -61,6 +70,7 @@ enum class Map : uint8_t {
 
 // Entries of no row become 0. matrix.index and matrix.entry are not read.
 struct MapProblem {
+  static constexpr const char* kPlanner = "rows.map";
   Matrix matrix;
   Map map = Map::kCopy;
   DType dtype = DType::kFloat32;  // of x, y, row and out: of any size for kCopy and kSelected
@@ -70,6 +80,8 @@ struct MapProblem {
   Rows row;                        // [rows][features]
   const void* selected = nullptr;  // [rows][features], of the type of ptr
   void* out = nullptr;             // [entries][features]
+
+  GPUOPT_DESCRIBE(matrix, map, dtype, features, x, y, row, selected, out)
 };
 
 }  // namespace gpuopt::rows

@@ -10,6 +10,7 @@
 #include "common/dtype.h"
 #include "common/index.h"
 #include "rows/rows_problem.h"
+#include "common/describe.h"
 
 namespace gpuopt::rows {
 
@@ -28,6 +29,8 @@ struct TileTuning {
   int64_t few_tiles = 2112;   // that a small matrix needs, before its tiles are larger
   int64_t least_tile = 2048;  // bytes
   int64_t team_entries = 8;   // of a row of mean length, for each thread
+
+  GPUOPT_DESCRIBE(narrow_row, narrow_map, few_tiles, least_tile, team_entries)
 };
 
 struct Tiles {

@@ -10,6 +10,7 @@
 #include "common/launch_shape.h"
 #include "common/parts.h"
 #include "scan/scan_layout.h"
+#include "common/limits.h"
 
 namespace gpuopt::scan {
 
@@ -189,7 +190,7 @@ inline LaunchShape launch_of(const Layout& layout, const Kernels& kernels, const
 // The plan of one launch, or nothing if the problem is too large: if it has too many rows, columns,
 // blocks or dimensions.
 inline std::optional<Plan> make_plan(const Problem& problem, const Device& device,
-                                     const Tuning& tuning = {}) {
+                                     const Tuning& tuning = limits<Tuning>()) {
   const Kernels kernels = kernels_of(problem);
   const detail::Layout layout = detail::make_layout(problem, kernels, tuning);
   if (detail::is_too_large(layout, tuning.launch_limit)) return {};

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <utility>
+#include <span>
 
 #include "common/strided.h"
 #include "scan/scan_args.h"
+#include "common/describe.h"
 
 namespace gpuopt::scan {
 
@@ -25,6 +27,8 @@ struct Dim {
   int64_t stride(int k) const {
     return k == 0 ? in_stride : k == 1 ? out_stride : k == 2 ? second_stride : initial_stride;
   }
+
+  GPUOPT_DESCRIBE(size, in_stride, out_stride, second_stride, initial_stride)
 };
 
 // Values are converted to `dtype` when they are loaded. `in` and `out` are the same memory with the
@@ -50,6 +54,21 @@ struct Problem {
   // If all scanned values are one value in memory, only the result has an order.
   bool is_ordered_by_out() const { return scanned.in_stride == 0; }
 };
+
+template <Described<Problem> P, typename F>
+void describe(P& problem, F&& f) {
+  f("in", problem.in);
+  f("out", problem.out);
+  f("second", problem.second);
+  f("initial", problem.initial);
+  f("in_dtype", problem.in_dtype);
+  f("dtype", problem.dtype);
+  f("reverse", problem.reverse);
+  f("exclusive", problem.exclusive);
+  f("scanned", problem.scanned);
+  f("num_dims", problem.num_dims);
+  f("dims", std::span(problem.dims, problem.num_dims));
+}
 
 // Sorts the dimensions of the rows, innermost first, and merges them. Returns how many are left.
 inline int merge_dims(const Problem& problem, Dim (&dims)[kMaxDims]) {

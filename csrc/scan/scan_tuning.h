@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/index.h"
+#include "common/describe.h"
 
 namespace gpuopt::scan {
 
@@ -109,6 +110,8 @@ struct Tuning {
   uint64_t patience = 1 << 17;
   // Rows, columns and blocks of a launch, at most.
   int64_t launch_limit = kMaxIndex32;
+
+  GPUOPT_DESCRIBE(split_rows_below, split_columns_below, unsplit_tiles, many_tiles, most_tile_times, narrow, narrow_values, wide_blocks, shared_values, alone_columns, alone_rows, skewed_length, skewed_rows, skewed_values, patience, launch_limit)
 };
 
 }  // namespace gpuopt::scan

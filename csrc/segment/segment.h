@@ -9,6 +9,7 @@
 #include "common/export.h"
 #include "common/workspace.h"
 #include "index_sort/index_sort.h"
+#include "common/limits.h"
 
 namespace gpuopt::segment {
 
@@ -42,13 +43,13 @@ struct GroupPlan {
 };
 
 // Whether a bin and a position fit into 64 bits.
-inline bool is_supported(const Grouping& grouping, const index_sort::SortTuning& tuning = {}) {
+inline bool is_supported(const Grouping& grouping, const index_sort::SortTuning& tuning = limits<index_sort::SortTuning>()) {
   return grouping.entries > 0 && grouping.entries <= int64_t{1} << index_sort::position_bits_for(
                                                          grouping.index.bins, tuning);
 }
 
 inline GroupPlan plan(const Grouping& grouping, const Device& device,
-                      const index_sort::SortTuning& tuning = {}) {
+                      const index_sort::SortTuning& tuning = limits<index_sort::SortTuning>()) {
   constexpr int64_t kBlock = kThreads * kGroupItems;
   GroupPlan plan;
   plan.long_result = grouping.long_result;

@@ -8,6 +8,8 @@
 #include "common/device.h"
 #include "common/index.h"
 #include "selective_scan/selective_scan_args.h"
+#include "common/describe.h"
+#include "common/limits.h"
 
 namespace gpuopt::selective {
 
@@ -34,6 +36,8 @@ struct Tuning {
   int64_t set_blocks = 3;
   int64_t part_bytes = 64 << 20;
   int64_t max_sets = 32;
+
+  GPUOPT_DESCRIBE(wave_sms, unsplit_threads, segment, max_waves, launch_units, set_blocks, part_bytes, max_sets)
 };
 
 constexpr int kSegmentUnit = 32;  // a segment has a multiple of this, which tiles divide
@@ -129,7 +133,7 @@ inline Launch<CombineArgs> combine(const Problem& problem, int64_t segments) {
 }  // namespace plan_detail
 
 // A problem must be supported, and have a length of at least 1.
-inline ForwardPlan plan_forward(const Problem& problem, const Tuning& tuning = {}) {
+inline ForwardPlan plan_forward(const Problem& problem, const Tuning& tuning = limits<Tuning>()) {
   using namespace plan_detail;
   ForwardArgs args{problem, tile_channels(problem, false)};
   split_length(problem, false, args.tiling, tuning);
@@ -145,7 +149,7 @@ inline ForwardPlan plan_forward(const Problem& problem, const Tuning& tuning = {
 
 // The parts in `gradients` may be null: the plan says how many there are.
 inline BackwardPlan plan_backward(const Problem& problem, const Gradients& gradients,
-                                  const Device& device, const Tuning& tuning = {}) {
+                                  const Device& device, const Tuning& tuning = limits<Tuning>()) {
   using namespace plan_detail;
   const Tiling tiling = tile_backward(problem, device, tuning);
   const int64_t segments = tiling.segments;

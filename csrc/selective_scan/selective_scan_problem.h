@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/describe.h"
 
 namespace gpuopt::selective {
 
@@ -15,6 +16,8 @@ namespace gpuopt::selective {
 struct Sequence {
   void* data = nullptr;
   int64_t batch = 0, channel = 0, position = 0;
+
+  GPUOPT_DESCRIBE(data, batch, channel, position)
 };
 
 // B or C: a tensor (batch, groups, states, length), or (channels, states) if `constant`. In a
@@ -24,6 +27,8 @@ struct Matrix {
   DType dtype = DType::kFloat32;
   int64_t batch = 0, group = 0, state = 0, position = 0;
   bool constant = false;
+
+  GPUOPT_DESCRIBE(data, dtype, batch, group, state, position, constant)
 };
 
 // The strides of states and positions may be this large, because offsets in a tile have 32 bits.
@@ -43,6 +48,9 @@ struct Problem {
   const void* D = nullptr;           // [channels], or null
   const void* delta_bias = nullptr;  // [channels], or null
   void* last_state = nullptr;        // [batch, channels, states]
+
+  GPUOPT_DESCRIBE(batch, channels, length, states, groups, dtype, softplus, channels_last, u, delta,
+                  z, out, B, C, A, D, delta_bias, last_state)
 };
 
 // The gradients that a backward pass reads and writes. The gradients of A, D and delta_bias are

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rows/rows_plan.h"
+#include "common/limits.h"
 
 namespace gpuopt::spmm {
 
@@ -9,6 +10,7 @@ using namespace rows;
 
 // out[entry[e]][h] = the product of a[r] and b[index[e]] over the features of head h.
 struct ProductProblem {
+  static constexpr const char* kPlanner = "spmm.product";
   Matrix matrix;
   DType dtype = DType::kFloat32;  // of a, b and out: float16 to float64
   int64_t features = 1;           // all heads together
@@ -16,6 +18,8 @@ struct ProductProblem {
   Rows a;               // [rows][features]
   Rows b;               // [columns][features]
   void* out = nullptr;  // [entries][heads]
+
+  GPUOPT_DESCRIBE(matrix, dtype, features, heads, a, b, out)
 };
 
 struct ProductArgs {
@@ -38,7 +42,7 @@ void describe(const ProductPlan& plan, F&& f) {
   f("shape", plan.shape);
 }
 
-inline ProductPlan plan(const ProductProblem& problem, const Tuning& tuning = {}) {
+inline ProductPlan plan(const ProductProblem& problem, const Tuning& tuning = limits<Tuning>()) {
   ProductPlan plan;
   const int64_t features = problem.features / problem.heads;  // of a head
   plan.access = is_aligned({problem.a, problem.b}, features, problem.dtype) ? Access::kVector

@@ -16,6 +16,7 @@
 #include "common/workspace.h"
 #include "index_sort/index_sort.h"
 #include "rows/rows_problem.h"
+#include "common/limits.h"
 
 namespace gpuopt::spmm {
 
@@ -93,14 +94,14 @@ struct TransposePlan {
 
 // Whether an entry's column and number fit into the 64 bits that are sorted.
 inline bool is_supported(const TransposeProblem& problem,
-                         const index_sort::SortTuning& tuning = {}) {
+                         const index_sort::SortTuning& tuning = limits<index_sort::SortTuning>()) {
   const Matrix& matrix = problem.matrix;
   return matrix.entries > 0 && matrix.rows < int64_t{1} << 32 &&
          matrix.entries <= int64_t{1} << index_sort::position_bits_for(matrix.columns, tuning);
 }
 
 inline TransposePlan plan(const TransposeProblem& problem, const Device& device,
-                          const index_sort::SortTuning& tuning = {}) {
+                          const index_sort::SortTuning& tuning = limits<index_sort::SortTuning>()) {
   const Matrix& matrix = problem.matrix;
   TransposePlan plan;
   plan.args.problem = problem;

@@ -8,6 +8,8 @@
 
 #include "common/launch_shape.h"
 #include "transpose/transpose_args.h"
+#include "common/describe.h"
+#include "common/limits.h"
 
 namespace gpuopt::transpose {
 
@@ -24,6 +26,9 @@ struct Problem {
   int batch_dims = 0;
   int64_t batch_sizes[kMaxBatchDims] = {};  // innermost first
   int64_t batch_strides[kMaxBatchDims] = {};
+
+  GPUOPT_DESCRIBE(in, out, item, rows, columns, row_stride, column_stride, batch_dims, batch_sizes,
+                  batch_strides)
 };
 
 enum class Path : uint8_t {
@@ -47,6 +52,8 @@ struct Tuning {
   // engine's general path is faster. part_strips = 0 allows all strips.
   int64_t unaligned_tiles = 1 << 16, part_strips = 1 << 18;
   int64_t engine_rows = 512;  // the fewest for the engine's tiles
+
+  GPUOPT_DESCRIBE(tile, unaligned_tiles, part_strips, engine_rows)
 };
 
 // Strips are small if the whole input has less than kManyBytes, because large strips would be too
@@ -192,7 +199,7 @@ inline Plan plan_strips(const Problem& p) {
 
 }  // namespace detail
 
-inline Plan make_plan(const Problem& p, const Tuning& tuning = {}) {
+inline Plan make_plan(const Problem& p, const Tuning& tuning = limits<Tuning>()) {
   // The engine handles a single row or column, columns that are rows in memory (a transposed view),
   // and columns apart.
   if (p.rows == 1 || p.columns == 1 || p.column_stride != 1 || p.row_stride <= 1) return {};

@@ -4,6 +4,7 @@
 
 #include "upsample/upsample_backward_args.h"
 #include "upsample/upsample_problem.h"
+#include "common/limits.h"
 
 namespace gpuopt::upsample {
 
@@ -334,7 +335,7 @@ inline BackwardPlan plan_backward_from(const Problem& problem, const BackwardCho
 }  // namespace detail
 
 inline BackwardPlan plan_backward(const Problem& problem, const Device& device,
-                                  const Tuning& tuning = {}) {
+                                  const Tuning& tuning = limits<Tuning>()) {
   const detail::BackwardChoice choice = detail::choose_backward(problem, device, tuning);
   return detail::plan_backward_from(problem, choice, tuning, 0, 0);
 }

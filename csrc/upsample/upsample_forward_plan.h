@@ -4,6 +4,7 @@
 
 #include "upsample/upsample_forward_args.h"
 #include "upsample/upsample_problem.h"
+#include "common/limits.h"
 
 namespace gpuopt::upsample {
 namespace detail {
@@ -171,7 +172,7 @@ inline ForwardPlan plan_forward_from(const Problem& problem, const ForwardChoice
 }  // namespace detail
 
 inline ForwardPlan plan_forward(const Problem& problem, const Device& device,
-                                const Tuning& tuning = {}) {
+                                const Tuning& tuning = limits<Tuning>()) {
   const detail::ForwardChoice choice = detail::choose_forward(problem, device, tuning);
   return detail::plan_forward_from(problem, choice, tuning, 0);
 }

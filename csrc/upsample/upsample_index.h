@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "common/index.h"
+#include "common/describe.h"
 
 namespace gpuopt::upsample {
 
@@ -19,6 +20,8 @@ struct Axis {
   float center = 0;       // added to an output index: 0.5 in nearest-exact, else 0
   float outs_per_in = 1;  // about 1 / step
   int32_t factor = 0;     // if not 0, output pixel o is a copy of input pixel o / factor
+
+  GPUOPT_DESCRIBE(in, out, step, center, outs_per_in, factor)
 };
 
 // Axes with fewer pixels are short: float32 represents their indices and half indices exactly, and

@@ -56,7 +56,9 @@ void dot_into(const Op& op, const Tensor& out) {
     return;
   }
   TensorWorkspace workspace;
-  const Plan plan = make_plan(make_problem(op, out), current_device());
+  const Problem problem = make_problem(op, out);
+  record("dot", problem);
+  const Plan plan = make_plan(problem, current_device());
   check_launch(name_of<Op>(), launch(plan, workspace, c10::cuda::getCurrentCUDAStream()));
 }
 

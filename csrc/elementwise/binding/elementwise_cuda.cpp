@@ -73,10 +73,12 @@ Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const T
     }
     const ScalarValue value = to_scalar_value(iterator.input(scalar - 1).item());
     const Problem problem = make_problem(op, iterator, std::array{tensor}, dtype);
+    record("elementwise.1", problem);
     check_launch(op, mul_scalar(make_plan(problem, current_device()), value, stream));
     return result;
   }
   const Problem problem = make_problem(op, iterator, std::array{1, 2}, dtype);
+  record("elementwise.2", problem);
   check_launch(op, mul(make_plan<Types::kAll>(problem, current_device()), stream));
   return result;
 }

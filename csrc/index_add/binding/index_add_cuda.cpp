@@ -98,8 +98,10 @@ void add_to(const Tensor& self, const Call& call) {
     workspace.release();
     return launch(plan, workspace, stream);
   };
+  const Problem problem = make_problem(call, self);
+  record("index_add", problem);
   check_launch(call.name,
-               for_each_plan(make_problem(call, self), current_device(), Tuning(), launch_part));
+               for_each_plan(problem, current_device(), limits<Tuning>(), launch_part));
 }
 
 // What only a CUDA call is checked for. An `out` that is not defined is not part of the call.

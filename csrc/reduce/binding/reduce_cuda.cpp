@@ -87,6 +87,7 @@ void reduce_into(const Op& op, const Reduction& reduction, const Tensor& out) {
     problem = make_problem<Op>(values, reduction, out);
   }
   if (kIsMean<Op>) problem.divisor = static_cast<double>(count);
+  record("reduce", problem);
   TensorWorkspace workspace;
   check_launch(name_of<Op>(), launch(make_plan(problem, current_device()), workspace,
                                      c10::cuda::getCurrentCUDAStream()));

@@ -21,6 +21,7 @@ inline void check_limits(const char* op, const Matrix& matrix, int64_t features)
 // Problems with too many batches for one launch are launched in parts.
 inline void run(const char* op, const ReduceProblem& problem) {
   check_limits(op, problem.matrix, problem.features);
+  record(ReduceProblem::kPlanner, problem);
   for_each_part(
       problem,
       [](const ReduceProblem& part) {
@@ -35,6 +36,7 @@ inline void run(const char* op, const ReduceProblem& problem) {
 template <typename Problem>  // a problem of one launch
 void run(const char* op, const Problem& problem) {
   check_limits(op, problem.matrix, problem.features);
+  record(Problem::kPlanner, problem);
   TensorWorkspace workspace;
   check_launch(op, launch(plan(problem), workspace, c10::cuda::getCurrentCUDAStream()));
 }

@@ -61,7 +61,9 @@ void scan_into(const char* name, const Cumsum& op, const Tensor& out) {
   const c10::cuda::CUDAGuard guard(self.device());
   TensorWorkspace workspace;
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
-  for_each_plan(make_problem(name, op, values, out), current_device(), {},
+  const Problem problem = make_problem(name, op, values, out);
+  record("scan", problem);
+  for_each_plan(problem, current_device(), limits<Tuning>(),
                 [&](const Plan& plan) { check_launch(name, cumsum(plan, workspace, stream)); });
 }
 

@@ -54,7 +54,8 @@ Tensor linear_recurrence_cuda(const LinearRecurrence& op) {
   TensorWorkspace workspace;
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   const Problem problem = make_problem(name, factors, terms, call.dim, first, reverse, result);
-  for_each_plan(problem, current_device(), {}, [&](const Plan& plan) {
+  record("scan", problem);
+  for_each_plan(problem, current_device(), limits<Tuning>(), [&](const Plan& plan) {
     check_launch(name, linear_recurrence(plan, shifted, workspace, stream));
   });
   return out;

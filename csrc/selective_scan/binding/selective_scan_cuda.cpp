@@ -121,6 +121,7 @@ Outputs scan_cuda(const SelectiveScan& in) {
   const Tensor last = unfilled(states, options);
   call.problem.out = Call::written(out);
   call.problem.last_state = last.mutable_data_ptr();
+  record("selective_scan.forward", call.problem);
   TensorWorkspace workspace;
   check_launch(kScanOp,
                launch(plan_forward(call.problem), workspace, c10::cuda::getCurrentCUDAStream()));
@@ -168,6 +169,7 @@ InputGradients backward_cuda(const SelectiveScanBackward& op) {
   gradients.u = Call::written(du);
   gradients.delta = Call::written(ddelta);
   if (dz.defined()) gradients.z = Call::written(dz);
+  record("selective_scan.backward", problem);
   BackwardPlan plan = plan_backward(problem, gradients, current_device());
   const int64_t rows = plan.rows();
   const Tensor dA = unfilled({rows, problem.channels, problem.states}, options);

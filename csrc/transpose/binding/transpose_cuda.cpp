@@ -79,6 +79,7 @@ Tensor transpose2d_cuda(const Transpose2D& op) {
   if (out.numel() == 0) return out;
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   const std::optional<Problem> problem = make_problem(self, out);
+  if (problem.has_value()) record("transpose", *problem);
   const Plan plan = problem.has_value() ? make_plan(*problem) : Plan();
   if (plan.path != Path::kEngine) {
     check_launch(name_of<Transpose2D>(), transpose(plan, stream));

@@ -84,6 +84,7 @@ void upsample_into(const Op& op, const Tensor& from, const Tensor& result, const
   const Problem problem = make_problem(op, source, result, sizes);
   const Device device{sm_count()};
   const auto stream = c10::cuda::getCurrentCUDAStream();
+  record(kIsBackward<Op> ? "upsample.backward" : "upsample.forward", problem);
   if constexpr (kIsBackward<Op>) {
     check_launch(name_of<Op>(), launch(plan_backward(problem, device), stream));
   } else {
