@@ -19,7 +19,6 @@
 
 namespace gpuopt::overriding {
 
-using OptionalTensor = std::optional<Tensor>;
 using Numbers = c10::SymIntArrayRef;  // of one dimension
 
 // A number within limits in which the sizes of a convolution can't overflow.
@@ -129,12 +128,12 @@ struct Convolution {
   static constexpr Operator kOperator = operator_named("convolution");
   static constexpr bool kMayPassOn = true;
 
-  static Reason decide(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+  static Reason decide(const Tensor& input, const Tensor& weight, const TensorOption& bias,
                        Numbers stride, Numbers padding, Numbers dilation, bool transposed,
                        Numbers output_padding, const c10::SymInt& groups) {
     const Taps of{stride, padding, dilation, transposed, output_padding, groups};
     const Reason known = decide_convolution(input, weight, of);
-    if (known != Reason::kTaken || !bias.has_value() || !bias->defined()) return known;
+    if (known != Reason::kTaken || !is_given(bias)) return known;
     const bool fits = is_plain(*bias) && bias->dim() == 1 &&
                       bias->size(0) == of.out_channels(weight) &&
                       bias->scalar_type() == input.scalar_type() && on_device_of(input, {*bias});
@@ -142,16 +141,17 @@ struct Convolution {
   }
   template <typename Rest>
   static std::optional<Tensor> attempt(c10::DispatchKeySet key, const Rest&, const Tensor& input,
-                                       const Tensor& weight, const OptionalTensor& bias,
+                                       const Tensor& weight, const TensorOption& bias,
                                        Numbers stride, Numbers padding, Numbers dilation,
                                        bool transposed, Numbers output_padding,
                                        const c10::SymInt& groups) {
     const Tensor rows = in_rows(input, key);
     Tensor result =
-        transposed ? ops::conv_transpose1d_own().redispatch(
-                         key, rows, weight, bias, stride, padding, output_padding, groups, dilation)
-                   : ops::conv1d_own().redispatch(key, rows, weight, bias, stride, padding,
-                                                  dilation, groups);
+        transposed
+            ? redispatch(ConvTranspose1dOwn{rows, weight, bias, stride, padding, output_padding,
+                                            groups, dilation},
+                         key)
+            : redispatch(Conv1dOwn{rows, weight, bias, stride, padding, dilation, groups}, key);
     return result.defined() ? std::optional<Tensor>(std::move(result)) : std::nullopt;
   }
 };
@@ -189,16 +189,18 @@ struct ConvolutionBackward {
                                           Numbers output_padding, const c10::SymInt& groups,
                                           Mask mask) {
     const auto backward = [&](const Tensor& result, const Tensor& operand, Mask of) {
-      return ops::conv1d_backward_own().redispatch(key, result, operand, weight, stride, padding,
-                                                   dilation, groups, of, std::nullopt, "none");
+      return redispatch(Conv1dBackwardOwn{result, operand, weight, stride, padding, dilation,
+                                          groups, of, std::nullopt, "none"},
+                        key);
     };
     Gradients own;
     auto& [grad_input, grad_weight, grad_bias] = own;
     if (transposed) {
       // The gradient is the convolution's input, and the input its result.
       if (mask[0]) {
-        grad_input = ops::conv1d_own().redispatch(key, in_rows(grad, key), weight, std::nullopt,
-                                                  stride, padding, dilation, groups);
+        grad_input = redispatch(
+            Conv1dOwn{in_rows(grad, key), weight, std::nullopt, stride, padding, dilation, groups},
+            key);
       }
       if (mask[1]) grad_weight = std::get<1>(backward(input, grad, {false, true, false}));
       if (mask[2] && (grad_input.defined() || grad_weight.defined())) {

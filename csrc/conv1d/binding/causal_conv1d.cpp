@@ -29,27 +29,20 @@ Tensor update_by_convolution(const CausalConv1dUpdate& op) {
 
 namespace {
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  m.def(
-      "causal_conv1d(Tensor input, Tensor weight, Tensor? bias=None, str activation=\"none\") "
-      "-> Tensor",
-      {at::Tag::pt2_compliant_tag});
-  define<CausalConv1dUpdate>(m);
-}
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<CausalConv1d, CausalConv1dUpdate>(m); }
 
 // ---------------------------------------------------------------- causal_conv1d
 
-Tensor causal_conv1d(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
-                     std::string_view activation) {
-  const Activation known = check_causal(input, weight, bias, activation);
-  return Geometry{{1}, {weight.sym_size(1) - 1, 0}, {1}, input.sym_size(-2)}.convolve(
-      input, weight.unsqueeze(1), bias, known);
+Tensor causal_conv1d(const CausalConv1d& op) {
+  const Activation known = check_causal(op);
+  return Geometry{{1}, {op.weight.sym_size(1) - 1, 0}, {1}, op.input.sym_size(-2)}.convolve(
+      op.input, op.weight.unsqueeze(1), op.bias, known);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { m.impl("causal_conv1d", causal_conv1d); }
+TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { impl<CausalConv1d, causal_conv1d>(m); }
 
 // Without a kernel of its own for vmap, a composite operator would be a loop over the examples.
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("causal_conv1d", causal_conv1d); }
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl<CausalConv1d, causal_conv1d>(m); }
 
 // ---------------------------------------------------------------- causal_conv1d_update
 

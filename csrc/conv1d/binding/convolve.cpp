@@ -39,7 +39,7 @@ void check_convolve(const Tensor& a, const Tensor& v, std::string_view mode) {
 // Refuses dtypes that ATen computes with on no device.
 void check_convolve_dtype(at::ScalarType dtype) {
   const bool known = at::isIntegralType(dtype, /*includeBool=*/true) || at::isComplexType(dtype) ||
-                     is_own_dtype(dtype);
+                     is_real_float(dtype);
   TORCH_CHECK_NOT_IMPLEMENTED(known, kOp, ": the dtype of a and v is not implemented: expected an ",
                               "integer, bool, floating-point or complex one that ATen computes ",
                               "with, got ", dtype);

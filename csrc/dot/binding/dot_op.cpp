@@ -80,31 +80,16 @@ constexpr auto promoted = [](const auto& op, c10::DeviceType device) {
 
 // ---------------------------------------------------------------- vmap
 
-// vmap's rules run before autocast's. They cast the operands here, before they check the dtypes.
-template <typename Op>
-std::pair<Tensor, Tensor> cast_under_autocast(const Op& op) {
-  constexpr auto device = c10::DeviceType::CUDA;
-  if (!op.self.is_cuda() || !at::autocast::is_autocast_enabled(device)) return {op.self, op.other};
-  const auto dtype = promoted(op, device);
-  return {at::autocast::cached_cast(dtype, op.self, device),
-          at::autocast::cached_cast(dtype, op.other, device)};
-}
-
 // All examples of vectors are the rows of one call of dot_rows, and so are the rows of all
 // examples.
 template <typename Op>
-Tensor dot_vmap(const Op& given) {
-  const auto [self, other] = cast_under_autocast(given);
-  const Op op{self, other};
+Tensor dot_vmap(const Op& op, const VmapLevel& level, const SymInt& examples) {
   check(op);
-  const VmapLevel level;
-  const auto examples = level.examples_of(op);
-  if (!examples.has_value()) return level.pass_on(op);
-  const Tensor left = level.unwrap(self).in_front(*examples);
-  const Tensor right = level.unwrap(other).in_front(*examples);
+  const Tensor left = level.unwrap(op.self).in_front(examples);
+  const Tensor right = level.unwrap(op.other).in_front(examples);
   if constexpr (std::is_same_v<Op, DotRows>) {
     const Tensor result = call(DotRows{left.flatten(0, 1), right.flatten(0, 1)});
-    const std::array<SymInt, 2> sizes{*examples, left.sym_size(1)};
+    const std::array<SymInt, 2> sizes{examples, left.sym_size(1)};
     return level.wrap(result.unflatten_symint(0, sizes), 0);
   } else {
     return level.wrap(call(DotRows{std::is_same_v<Op, Vdot> ? left.conj() : left, right}), 0);
@@ -112,7 +97,8 @@ Tensor dot_vmap(const Op& given) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  Ops::for_each([&]<typename Op>() { impl<Op, dot_vmap<Op>>(m); });
+  Ops::for_each(
+      [&]<typename Op>() { impl_vmap_after_cast<Op, dot_vmap<Op>, promoted, at::kCUDA>(m); });
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
@@ -121,7 +107,7 @@ TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
-  Ops::for_each([&]<typename Op>() { impl_autocast<Op, c10::DeviceType::CUDA, promoted>(m); });
+  Ops::for_each([&]<typename Op>() { impl_autocast<Op, at::kCUDA, promoted>(m); });
 }
 
 // ---------------------------------------------------------------- derivatives

@@ -142,11 +142,6 @@ TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
 
 // ---------------------------------------------------------------- autocast
 
-// As ATen's products of matrices, computed in the lower precision. Integers stay as they are.
-constexpr auto lower_precision = [](const auto&, c10::DeviceType device) {
-  return at::autocast::get_lower_precision_fp_from_device_type(device);
-};
-
 template <c10::DeviceType device>
 void impl_products(torch::Library& m) {
   OpList<Spmm, Sddmm, GraphAttention>::for_each(
