@@ -56,24 +56,36 @@ typename Form<Op>::Result summed_in_float32(const Op& op) {
 
 }  // namespace detail
 
-// AutocastCUDA or AutocastCPU: casts floating-point tensors to dtype_of(op, device).
-template <typename Op, c10::DeviceType device, auto dtype_of>
-void impl_autocast(torch::Library& m) {
-  impl<Op, detail::cast_on<Op, device, dtype_of>>(m);
-}
+// AutocastCUDA and AutocastCPU: casts floating-point tensors to dtype_of(op, device).
+template <auto dtype_of, c10::DeviceType... devices>
+struct Autocast {
+  template <c10::DeviceType device>
+  static constexpr auto kKey =
+      device == at::kCPU ? c10::DispatchKey::AutocastCPU : c10::DispatchKey::AutocastCUDA;
+  template <typename Op>
+  static void add(torch::Library& m) {
+    impl<Op, At<kKey<devices>, detail::cast_on<Op, devices, dtype_of>>...>(m);
+  }
+};
 
-// FuncTorchBatched, for an operator with impl_autocast() on these devices. vmap's key comes before
-// autocast's, so the call is cast here, before the rule compares dtypes.
-template <typename Op, auto rule, auto dtype_of, c10::DeviceType... devices>
-void impl_vmap_after_cast(torch::Library& m) {
-  impl<Op, detail::batched_after_cast<Op, rule, dtype_of, devices...>>(m);
-}
+// Autocast and FuncTorchBatched. vmap's key comes before autocast's, so the call is cast before the
+// rule compares dtypes.
+template <auto rule, auto dtype_of, c10::DeviceType... devices>
+struct VmapAfterCast {
+  template <typename Op>
+  static void add(torch::Library& m) {
+    impl<Op, Autocast<dtype_of, devices...>,
+         Batched<detail::batched_after_cast<Op, rule, dtype_of, devices...>>>(m);
+  }
+};
 
 // AutocastCUDA: as ATen's sums, in float32 unless dtype is given. ATen's sums on the CPU keep their
 // dtype.
-template <typename Op>
-void impl_autocast_sum(torch::Library& m) {
-  impl<Op, detail::summed_in_float32<Op>>(m);
-}
+struct AutocastSum {
+  template <typename Op>
+  static void add(torch::Library& m) {
+    impl<Op, At<c10::DispatchKey::AutocastCUDA, detail::summed_in_float32<Op>>>(m);
+  }
+};
 
 }  // namespace gpuopt

@@ -270,11 +270,10 @@ Gradients backward_autograd(const Conv1dBackward& op, DispatchKeySet keys) {
   return results;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  impl_autograd<Conv1d, ForwardNode>(m);
-  impl_autograd<Conv1dAct, ForwardNode>(m);
-  impl_autograd<ConvTranspose1d, ForwardNode>(m);
-  impl<Conv1dBackward, backward_autograd>(m);
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  OpList<Conv1d, Conv1dAct, ConvTranspose1d>::for_each(
+      [&]<typename Op>() { impl<Op, Grad<ForwardNode>>(m); });
+  impl<Conv1dBackward, Autograd<backward_autograd>>(m);
 }
 
 }  // namespace

@@ -162,13 +162,11 @@ Tensor conv1d_image_autograd(const Conv1dImage& op) {
   return result;
 }
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<Conv1dImage>(m); }
-TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { impl<Conv1dImage, conv1d_image>(m); }
-TORCH_LIBRARY_IMPL(gpuopt, AutogradCPU, m) { impl<Conv1dImage, conv1d_image_autograd>(m); }
-TORCH_LIBRARY_IMPL(gpuopt, AutogradCUDA, m) { impl<Conv1dImage, conv1d_image_autograd>(m); }
-
-// Without a kernel of its own for vmap, a composite operator would be a loop over the examples.
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl<Conv1dImage, conv1d_image>(m); }
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  register_op<Conv1dImage, Composite<conv1d_image>,
+              At<c10::DispatchKey::AutogradCPU, conv1d_image_autograd>,
+              At<c10::DispatchKey::AutogradCUDA, conv1d_image_autograd>>(m);
+}
 
 }  // namespace
 }  // namespace gpuopt::conv1d

@@ -7,16 +7,6 @@
 namespace gpuopt::conv1d {
 namespace {
 
-using Forward = OpList<Conv1d, Conv1dAct, ConvTranspose1d, Conv1dOwn, ConvTranspose1dOwn>;
-using Backward = OpList<Conv1dBackward, Conv1dBackwardOwn>;
-
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  define<Conv1d, Conv1dPadding, Conv1dAct, ConvTranspose1d, Conv1dBackward>(m);
-  m.def(Form<Conv1dOwn>::schema().c_str());
-  m.def(Form<ConvTranspose1dOwn>::schema().c_str());
-  m.def(Form<Conv1dBackwardOwn>::schema().c_str());
-}
-
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
 Tensor forward_cpu(const ForwardCall& call) {
@@ -29,11 +19,6 @@ Gradients backward_cpu(const BackwardCall& call) {
   Gradients gradients = aten_backward(call, sizes, call.mask);
   if (call.mask[2]) std::get<2>(gradients) = aten_grad_bias(call, sizes);
   return gradients;
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  Forward::for_each([&]<typename Op>() { impl<Op, forward_cpu>(m); });
-  Backward::for_each([&]<typename Op>() { impl<Op, backward_cpu>(m); });
 }
 
 // ---------------------------------------------------------------- Meta: shapes, may be symbolic
@@ -60,11 +45,6 @@ Gradients backward_meta(const BackwardCall& call) {
   if (call.mask[1]) grad_weight = at::empty_symint(weight.sym_sizes(), weight.options());
   if (call.mask[2]) grad_bias = at::empty_symint({weight.sym_size(0)}, weight.options());
   return {grad_input, grad_weight, grad_bias};
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  Forward::for_each([&]<typename Op>() { impl<Op, forward_meta>(m); });
-  Backward::for_each([&]<typename Op>() { impl<Op, backward_meta>(m); });
 }
 
 // ---------------------------------------------------------------- .padding: 'valid' or 'same'
@@ -97,10 +77,15 @@ Tensor conv1d_padding(const Conv1dPadding& given) {
   return geometry.convolve(input, weight, bias);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { impl<Conv1dPadding, conv1d_padding>(m); }
-
-// Without a kernel of its own for vmap, a composite operator would be a loop over the examples.
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl<Conv1dPadding, conv1d_padding>(m); }
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  OpList<Conv1d, Conv1dAct, ConvTranspose1d>::for_each(
+      [&]<typename Op>() { register_op<Op, Cpu<forward_cpu>, Meta<forward_meta>>(m); });
+  register_op<Conv1dBackward, Cpu<backward_cpu>, Meta<backward_meta>>(m);
+  register_op<Conv1dPadding, Composite<conv1d_padding>>(m);
+  register_private_op<Conv1dOwn, Cpu<forward_cpu>, Meta<forward_meta>>(m);
+  register_private_op<ConvTranspose1dOwn, Cpu<forward_cpu>, Meta<forward_meta>>(m);
+  register_private_op<Conv1dBackwardOwn, Cpu<backward_cpu>, Meta<backward_meta>>(m);
+}
 
 }  // namespace
 }  // namespace gpuopt::conv1d

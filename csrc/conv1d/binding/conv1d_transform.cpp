@@ -159,20 +159,13 @@ Gradients backward_vmap(const Conv1dBackward& op) {
   return backward_in_steps(call);
 }
 
-// As in ATen, convolutions are computed in the lower precision, and their backward has no policy.
-using Forward = OpList<Conv1d, Conv1dAct, ConvTranspose1d>;
-
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  Forward::for_each([&]<typename Op>() {
-    impl_vmap_after_cast<Op, forward_vmap, lower_precision, at::kCUDA, at::kCPU>(m);
+// As in ATen, convolutions are computed in the lower precision under autocast, and their backward
+// has no policy.
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  OpList<Conv1d, Conv1dAct, ConvTranspose1d>::for_each([&]<typename Op>() {
+    impl<Op, VmapAfterCast<forward_vmap, lower_precision, at::kCUDA, at::kCPU>>(m);
   });
-  impl<Conv1dBackward, backward_vmap>(m);
-}
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
-  Forward::for_each([&]<typename Op>() { impl_autocast<Op, at::kCUDA, lower_precision>(m); });
-}
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCPU, m) {
-  Forward::for_each([&]<typename Op>() { impl_autocast<Op, at::kCPU, lower_precision>(m); });
+  impl<Conv1dBackward, Batched<backward_vmap>>(m);
 }
 
 }  // namespace

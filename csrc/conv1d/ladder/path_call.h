@@ -21,7 +21,7 @@ struct PathCall {
     const Geometry geometry{strides, paddings, dilations, groups};
     const ForwardCall forward{op, /*two_paddings=*/false, input, weight, bias, geometry};
     const at::Tensor grad = value_or_undefined(grad_output);
-    const BackwardCall backward{op, grad, input, weight, geometry, {}, bias, Activation::kNone};
+    const BackwardCall backward{op, grad, input, weight, geometry, {}, {}, Activation::kNone};
     if (what == "output") {
       sizes = concrete(check_forward(forward));
     } else {
