@@ -249,10 +249,9 @@ inline void set_inplace_tangent(const at::Tensor& written, const at::Tensor& tan
 // Whether an argument requires a gradient, or has a tangent.
 template <typename Op>
 bool requires_grad(const Op& op) {
+  if (!at::GradMode::is_enabled()) return false;
   bool any = false;
-  for_each_tensor(op, [&](const at::Tensor& tensor) {
-    any = any || torch::autograd::compute_requires_grad(tensor);
-  });
+  for_each_tensor(op, [&](const at::Tensor& tensor) { any = any || tensor.requires_grad(); });
   return any;
 }
 template <typename Op>

@@ -37,26 +37,6 @@ inline bool suggests_channels_last(const Tensor& operand) {
   return c10::is_channels_last_strides_2d_s4(at::IntArrayRef(image), at::IntArrayRef(steps));
 }
 
-// The most input channels per group for which the plan chooses implicit GEMM in fp16 and bf16. In
-// float32 it has as many as the other paths, conv1d::kMostChannels.
-constexpr int64_t kMostGemmChannels = 16;
-
-// Whether the plan chooses tap GEMMs, which copy signals of any layout.
-inline bool is_by_taps(const Tensor& weight, int64_t groups) {
-  return weight.element_size() == 2 && weight.size(0) <= groups * conv1d::kTapGemmChannels &&
-         weight.size(1) > kMostGemmChannels && weight.size(1) <= conv1d::kTapGemmChannels &&
-         conv1d::has_many_taps(groups, weight.size(1), weight.size(2));
-}
-
-// The most input channels per group for which calls are taken. Up to it, the plan may choose a path
-// and not cuDNN (conv1d/policy.h). Above it, it could choose one path, which is not tried: implicit
-// GEMM for input gradients of stride 1 in fp16 and bf16, if a group has few output channels.
-inline int64_t most_channels(const Tensor& weight, int64_t groups) {
-  if (weight.size(0) == groups) return conv1d::kMostIntoOne;
-  if (is_by_taps(weight, groups)) return conv1d::kTapGemmChannels;
-  return weight.element_size() == 2 ? kMostGemmChannels : conv1d::kMostChannels;
-}
-
 // How taps lie on the input, as ATen's operators say it.
 struct Taps {
   Numbers stride, padding, dilation;
@@ -104,15 +84,19 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, cons
   if (suggests_channels_last(weight) || (input.is_contiguous() && suggests_channels_last(input))) {
     return Reason::kLayout;
   }
+  // attempt() asks the plan, which costs the host 0.3 to 0.5 us (README.md). Calls are declined
+  // here if the weight alone shows that the plan chooses ATen.
   return unless_always([&] {
+    const bool is_half = weight.element_size() == 2;
+    const int64_t in = weight.size(1), out = weight.size(0) / groups, taps = weight.size(2);
     // Channels-last signals are copied to channels-first order, in vain if the plan then chooses
     // ATen. With one channel per group it tries ATen only from conv1d::kDenseWeights outputs on.
     // Tap GEMMs take every convolution, but no transposed one with a stride.
-    const bool is_own = weight.size(1) == 1 || (is_by_taps(weight, groups) && !of.transposed);
-    if (conv1d::is_channels_last(input) && !is_own) {
-      return Reason::kLayout;
-    }
-    return weight.size(1) > most_channels(weight, groups) ? Reason::kAtenIsFaster : Reason::kTaken;
+    const bool is_own =
+        in == 1 || (conv1d::is_by_taps(is_half, groups, in, out, taps) && !of.transposed);
+    if (conv1d::is_channels_last(input) && !is_own) return Reason::kLayout;
+    return conv1d::may_have_path(is_half, groups, in, out, taps) ? Reason::kTaken
+                                                                 : Reason::kAtenIsFaster;
   });
 }
 
