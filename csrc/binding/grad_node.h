@@ -13,7 +13,7 @@
 //     Saved self_;
 //   };
 //
-//   TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl_autograd<Sin, SinBackward>(m); }
+//   TORCH_LIBRARY_FRAGMENT(gpuopt, m) { impl<Sin, Grad<SinBackward>>(m); }
 //
 // Formulas call differentiable operators, so higher derivatives follow. An operator that is linear
 // in one tensor needs no tangent(). A node that saves the result has a function save_result().
@@ -249,10 +249,9 @@ inline void set_inplace_tangent(const at::Tensor& written, const at::Tensor& tan
 // Whether an argument requires a gradient, or has a tangent.
 template <typename Op>
 bool requires_grad(const Op& op) {
+  if (!at::GradMode::is_enabled()) return false;
   bool any = false;
-  for_each_tensor(op, [&](const at::Tensor& tensor) {
-    any = any || torch::autograd::compute_requires_grad(tensor);
-  });
+  for_each_tensor(op, [&](const at::Tensor& tensor) { any = any || tensor.requires_grad(); });
   return any;
 }
 template <typename Op>
@@ -326,7 +325,7 @@ typename Form<Op>::Result differentiate(const Op& op, c10::DispatchKeySet keys) 
 
 // The node saves before the write what it needs.
 template <typename Node, typename Op>
-at::Tensor& differentiate_inplace(const Inplace<Op>& call, c10::DispatchKeySet keys) {
+at::Tensor& differentiate(const Inplace<Op>& call, c10::DispatchKeySet keys) {
   torch::autograd::check_inplace(call.self, requires_grad(call));
   const NodePtr<Node> node = node_of<Node>(call);
   const at::Tensor tangent = has_tangents(call) ? detail::tangent_by<Node>(call) : at::Tensor();
@@ -336,15 +335,17 @@ at::Tensor& differentiate_inplace(const Inplace<Op>& call, c10::DispatchKeySet k
   return call.self;
 }
 
-// Register the Autograd kernel of an operator.
-template <typename Op, typename Node>
-void impl_autograd(torch::Library& m) {
-  impl<Op, differentiate<Node, Op>>(m);
-}
-template <typename Op, typename Node>
-void impl_inplace_autograd(torch::Library& m) {
-  impl<Inplace<Op>, differentiate_inplace<Node, Op>>(m);
-}
+// The key Autograd of an operator or of its in-place form.
+template <typename Node>
+struct Grad {
+  static constexpr auto kernel = [](const auto& op, c10::DispatchKeySet keys) -> decltype(auto) {
+    return differentiate<Node>(op, keys);
+  };
+  template <typename Op>
+  static void add(torch::Library& m) {
+    impl<Op, Autograd<kernel>>(m);
+  }
+};
 
 // The names that most derivatives use.
 namespace autograd_names {

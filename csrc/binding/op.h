@@ -14,8 +14,13 @@
 //   Tensor max_cuda(const ReduceMax& call);
 //   Tensor max_autograd(const ReduceMax& call, c10::DispatchKeySet keys);
 //
-//   TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<ReduceMax, Out<ReduceMax>>(m); }
+//   TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+//     register_op<ReduceMax, Cpu<max_cpu>, Meta<max_meta>, Autograd<max_autograd>>(m);
+//   }
 //   TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl<ReduceMax, max_cuda>(m); }
+//
+// Other keys: Grad (binding/grad_node.h), Vmap (binding/vmap.h), Autocast (binding/autocast.h), and
+// Writes (binding/writing.h).
 //
 // call(ReduceMax{x, dim, false}) goes through the dispatcher. Out<Op> and Inplace<Op> are the forms
 // of an operator that write to an argument. binding/writing.h has what these have in common.
@@ -249,11 +254,77 @@ const auto& handle() {
   return detail::Handle<Op>::get();
 }
 
+// ---------------------------------------------------------------- registration
+
+// Defines operators whose kernels other files register.
 template <typename... Ops>
 void define(torch::Library& m) {
   const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
   (m.def(Form<Ops>::schema().c_str(), tags), ...);
 }
+
+// In a TORCH_LIBRARY_IMPL block: the kernel of the block's key.
+template <typename Op, auto kernel>
+void impl(torch::Library& m) {
+  m.impl(detail::full_name<Op>().c_str(), detail::Kernel<Op, kernel>::run);
+}
+
+// In a TORCH_LIBRARY_FRAGMENT block: kernels of some keys. A type of `Keys` registers a kernel by
+// its function add<Op>(m).
+template <typename Op, typename... Keys>
+void impl(torch::Library& m) {
+  (Keys::template add<Op>(m), ...);
+}
+
+// Defines an operator and registers kernels.
+template <typename Op, typename... Keys>
+void register_op(torch::Library& m) {
+  define<Op>(m);
+  impl<Op, Keys...>(m);
+}
+// The same without the tag pt2_compliant_tag, for operators that no graph calls.
+template <typename Op, typename... Keys>
+void register_private_op(torch::Library& m) {
+  m.def(Form<Op>::schema().c_str());
+  impl<Op, Keys...>(m);
+}
+
+template <c10::DispatchKey key, auto kernel>
+struct At {
+  template <typename Op>
+  static void add(torch::Library& m) {
+    m.impl(detail::full_name<Op>().c_str(), torch::dispatch(key, detail::Kernel<Op, kernel>::run));
+  }
+};
+template <auto kernel>
+using Cpu = At<c10::DispatchKey::CPU, kernel>;
+template <auto kernel>
+using Cuda = At<c10::DispatchKey::CUDA, kernel>;
+template <auto kernel>
+using Meta = At<c10::DispatchKey::Meta, kernel>;
+template <auto kernel>
+using Autograd = At<c10::DispatchKey::Autograd, kernel>;
+template <auto kernel>
+using Batched = At<c10::DispatchKey::FuncTorchBatched, kernel>;
+
+// An operator made of others. Without a kernel of its own for vmap, it would be a loop over the
+// examples.
+template <auto kernel>
+struct Composite {
+  template <typename Op>
+  static void add(torch::Library& m) {
+    impl<Op, At<c10::DispatchKey::CompositeImplicitAutograd, kernel>, Batched<kernel>>(m);
+  }
+};
+
+template <c10::DispatchKey key>
+struct Fallthrough {
+  template <typename Op>
+  static void add(torch::Library& m) {
+    m.impl(detail::full_name<Op>().c_str(),
+           torch::dispatch(key, torch::CppFunction::makeFallthrough()));
+  }
+};
 
 // A list of operators:
 //
@@ -267,21 +338,13 @@ struct OpList {
   }
 };
 
-template <typename Op, auto kernel>
-void impl(torch::Library& m) {
-  m.impl(detail::full_name<Op>().c_str(), detail::Kernel<Op, kernel>::run);
-}
-
 // The overload of a kernel for an operator:
 //
 //   Ops::for_each([&]<typename Op>() { impl<Op, KernelOf<Op>(on_cpu)>(m); });
 template <typename Op>
 using KernelOf = typename Form<Op>::Result (*)(const Op&);
 
-template <typename... Ops>
-void impl_fallthrough(torch::Library& m) {
-  (m.impl(detail::full_name<Ops>().c_str(), torch::CppFunction::makeFallthrough()), ...);
-}
+// ---------------------------------------------------------------- calls
 
 template <typename Op>
 typename Form<Op>::Result call(const Op& op) {

@@ -4,7 +4,7 @@
 //     return level.wrap(call(Sin{level.unwrap(op.self).in_front(examples)}), 0);
 //   }
 //
-//   TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl_vmap<Sin, sin_vmap>(m); }
+//   TORCH_LIBRARY_FRAGMENT(gpuopt, m) { impl<Sin, Vmap<sin_vmap>>(m); }
 //
 // A call whose tensors only another level maps over is passed on to that level.
 #pragma once
@@ -109,10 +109,13 @@ typename Form<Op>::Result batched(const Op& op) {
 }  // namespace detail
 
 // FuncTorchBatched: the rule of an operator that writes to no argument.
-template <typename Op, auto rule>
-void impl_vmap(torch::Library& m) {
-  impl<Op, detail::batched<Op, rule>>(m);
-}
+template <auto rule>
+struct Vmap {
+  template <typename Op>
+  static void add(torch::Library& m) {
+    impl<Op, Batched<detail::batched<Op, rule>>>(m);
+  }
+};
 
 // ---------------------------------------------------------------- operators with an index
 

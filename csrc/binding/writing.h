@@ -1,6 +1,5 @@
 // What operators that write to an argument have in common: the forms Out<Op> and Inplace<Op>, and
 // operators that return another tensor, such as the step of a recurrence that updates its state.
-// Each function here registers kernels at one dispatch key.
 //
 // `checked` is a function of an Out<Op> or Inplace<Op>. It checks the call and returns the operator
 // whose result is written, which may have another dtype than the call.
@@ -95,46 +94,64 @@ at::Tensor& functional(const WritingForm& call) {
 
 }  // namespace detail
 
-// Autograd: out= forms have no derivatives.
-template <typename... Ops>
-void impl_out_without_derivatives(torch::Library& m) {
-  (impl<Out<Ops>, detail::without_derivatives<Ops>>(m), ...);
-}
-
 // ADInplaceOrView: counts the write, also in no_grad mode.
-template <typename... Forms>
-void impl_counted(torch::Library& m) {
-  (impl<Forms, detail::counted<Forms>>(m), ...);
-}
+struct Counted {
+  template <typename Op>
+  static void add(torch::Library& m) {
+    impl<Op, At<c10::DispatchKey::ADInplaceOrView, detail::counted<Op>>>(m);
+  }
+};
 
-// CPU and Meta: copies the result of `kernel`, a function of an Op, to out.
-template <typename Op, auto checked, auto kernel>
-void impl_out(torch::Library& m) {
-  impl<Out<Op>, detail::copied_to_out<Op, checked, kernel>>(m);
-}
+// All that Out<Op> and Inplace<Op> have in common: Counted, and Functionalize, where the result of
+// the functional form becomes the value of the written tensor.
+template <auto checked>
+struct Writes {
+  template <typename Form>
+  static void add(torch::Library& m) {
+    impl<Form, Counted, At<c10::DispatchKey::Functionalize, detail::functional<Form, checked>>>(m);
+  }
+};
 
-// Functionalize: the functional form, whose result becomes the value of the written tensor.
-template <typename Op, auto checked>
-void impl_out_functional(torch::Library& m) {
-  impl<Out<Op>, detail::functional<Out<Op>, checked>>(m);
-}
-template <typename Op, auto checked>
-void impl_inplace_functional(torch::Library& m) {
-  impl<Inplace<Op>, detail::functional<Inplace<Op>, checked>>(m);
-}
+// Writes for an Out<Op>, and Autograd, because out= forms have no derivatives.
+template <auto checked>
+struct WritesOut {
+  template <typename Form>
+  static void add(torch::Library& m) {
+    impl<Form, Writes<checked>, Autograd<detail::without_derivatives<decltype(Form::in)>>>(m);
+  }
+};
+
+// WritesOut, and CPU and Meta, which copy the result of a kernel for an Op.
+template <auto checked, auto cpu, auto meta>
+struct CopiesToOut {
+  template <typename Form>
+  static void add(torch::Library& m) {
+    using Op = decltype(Form::in);
+    impl<Form, WritesOut<checked>, Cpu<detail::copied_to_out<Op, checked, cpu>>,
+         Meta<detail::copied_to_out<Op, checked, meta>>>(m);
+  }
+};
 
 // Conjugate and Negative, for an operator that returns another tensor than the one it writes to.
 // PyTorch's fallbacks expect it to write to its first argument and return it.
-template <typename Op>
-void impl_resolved(torch::Library& m) {
-  impl<Op, detail::resolved<Op>>(m);
-}
+template <c10::DispatchKey... keys>
+struct Resolved {
+  template <typename Op>
+  static void add(torch::Library& m) {
+    impl<Op, At<keys, detail::resolved<Op>>...>(m);
+  }
+};
 
 // FuncTorchDynamicLayerFrontMode, for an operator that returns another tensor: `composed` is made
 // of operators that can be functionalized (see binding/functionalize.h).
-template <typename Op, auto composed>
-void impl_transformed(torch::Library& m) {
-  impl<Op, detail::transformed<Op, composed>>(m);
-}
+template <auto composed>
+struct Transformed {
+  template <typename Op>
+  static void add(torch::Library& m) {
+    impl<Op,
+         At<c10::DispatchKey::FuncTorchDynamicLayerFrontMode, detail::transformed<Op, composed>>>(
+        m);
+  }
+};
 
 }  // namespace gpuopt

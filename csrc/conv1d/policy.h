@@ -19,6 +19,20 @@ constexpr int64_t kMostChannels = 8, kMostIntoOne = 64;
 inline bool has_many_taps(int64_t groups, int64_t channels, int64_t taps) {
   return groups > 1 && taps >= (channels > 16 ? 3 : 16);
 }
+// Whether tap GEMMs are chosen. They copy signals of any layout.
+inline bool is_by_taps(bool is_half, int64_t groups, int64_t in, int64_t out, int64_t taps) {
+  return is_half && in > most_gemm_channels(is_half) && in <= kTapGemmChannels &&
+         out <= kTapGemmChannels && has_many_taps(groups, in, taps);
+}
+// Whether plan() may choose a path. It needs only the weight: groups, input and output channels per
+// group, and taps. False is wrong for one class: implicit GEMM for input gradients of stride 1 in
+// fp16 and bf16, if a group has few output channels.
+inline bool may_have_path(bool is_half, int64_t groups, int64_t in, int64_t out, int64_t taps) {
+  return in <= (out == 1  ? kMostIntoOne
+                : is_half ? most_gemm_channels(is_half)
+                          : kMostChannels) ||
+         is_by_taps(is_half, groups, in, out, taps);
+}
 // ATen is tried from this many weights per tap and group. Below, cuDNN uses no tensor cores, and is
 // faster than all paths by over 2 % in 1.5 % of 3,111 measured problems (conv1d-paths.jsonl).
 constexpr int64_t kDenseWeights = 96;

@@ -6,13 +6,6 @@
 namespace gpuopt::graph_attention {
 namespace {
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<GraphAttention, GraphAttentionBackward>(m); }
-
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl<GraphAttention, composed>(m);
-  impl<GraphAttentionBackward, composed_backward>(m);
-}
-
 GraphAttention::Result attention_meta(const GraphAttention& op) {
   const Shape shape = check_attention(op);
   at::SymDimVector sizes(op.value.sym_sizes());
@@ -30,20 +23,12 @@ GraphAttentionBackward::Result backward_meta(const GraphAttentionBackward& op) {
   return {at::empty_symint(op.left.sym_sizes(), op.left.options()), of_entries(), of_entries()};
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl<GraphAttention, attention_meta>(m);
-  impl<GraphAttentionBackward, backward_meta>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  impl<GraphAttention, composed>(m);  // of operators with batching rules
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
-  impl_autocast<GraphAttention, c10::DeviceType::CUDA, lower_precision>(m);
-}
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCPU, m) {
-  impl_autocast<GraphAttention, c10::DeviceType::CPU, lower_precision>(m);
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  // A composition of operators that have batching rules.
+  register_op<GraphAttention, Cpu<composed>, Meta<attention_meta>,
+              Batched<composed>,
+              Autocast<lower_precision, at::kCUDA, at::kCPU>>(m);
+  register_op<GraphAttentionBackward, Cpu<composed_backward>, Meta<backward_meta>>(m);
 }
 
 }  // namespace

@@ -21,8 +21,6 @@ using Operand = VmapLevel::Operand;
 using at::Tensor;
 using c10::SymInt;
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<IndexSelect>(m); }
-
 Tensor index_select_cpu(const IndexSelect& op) {
   const int64_t dim = check(op);
   return call_aten(
@@ -36,9 +34,6 @@ Tensor index_select_meta(const IndexSelect& op) {
   if (!sizes.empty()) sizes[dim] = op.index.sym_numel();
   return at::empty_symint(sizes, op.self.options());
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { impl<IndexSelect, index_select_cpu>(m); }
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { impl<IndexSelect, index_select_meta>(m); }
 
 // ---------------------------------------------------------------- derivatives
 
@@ -67,8 +62,6 @@ struct IndexSelectBackward : GradNode {
   int64_t dim_;
   Saved index_;
 };
-
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl_autograd<IndexSelect, IndexSelectBackward>(m); }
 
 // ---------------------------------------------------------------- vmap
 
@@ -99,7 +92,10 @@ Tensor index_select_vmap(const IndexSelect& op, const VmapLevel& level, const Sy
   return level.wrap(self.logical_dim() == 0 ? result.squeeze(-1) : result, each ? dim : 0);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl_vmap<IndexSelect, index_select_vmap>(m); }
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  register_op<IndexSelect, Cpu<index_select_cpu>, Meta<index_select_meta>, Vmap<index_select_vmap>,
+              Grad<IndexSelectBackward>>(m);
+}
 
 }  // namespace
 }  // namespace gpuopt::index_select

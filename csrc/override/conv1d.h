@@ -19,7 +19,6 @@
 
 namespace gpuopt::overriding {
 
-using OptionalTensor = std::optional<Tensor>;
 using Numbers = c10::SymIntArrayRef;  // of one dimension
 
 // A number within limits in which the sizes of a convolution can't overflow.
@@ -36,26 +35,6 @@ inline bool suggests_channels_last(const Tensor& operand) {
   const std::array<int64_t, 4> image{sizes[0], sizes[1], 1, sizes[2]};
   const std::array<int64_t, 4> steps{strides[0], strides[1], sizes[2] * strides[2], strides[2]};
   return c10::is_channels_last_strides_2d_s4(at::IntArrayRef(image), at::IntArrayRef(steps));
-}
-
-// The most input channels per group for which the plan chooses implicit GEMM in fp16 and bf16. In
-// float32 it has as many as the other paths, conv1d::kMostChannels.
-constexpr int64_t kMostGemmChannels = 16;
-
-// Whether the plan chooses tap GEMMs, which copy signals of any layout.
-inline bool is_by_taps(const Tensor& weight, int64_t groups) {
-  return weight.element_size() == 2 && weight.size(0) <= groups * conv1d::kTapGemmChannels &&
-         weight.size(1) > kMostGemmChannels && weight.size(1) <= conv1d::kTapGemmChannels &&
-         conv1d::has_many_taps(groups, weight.size(1), weight.size(2));
-}
-
-// The most input channels per group for which calls are taken. Up to it, the plan may choose a path
-// and not cuDNN (conv1d/policy.h). Above it, it could choose one path, which is not tried: implicit
-// GEMM for input gradients of stride 1 in fp16 and bf16, if a group has few output channels.
-inline int64_t most_channels(const Tensor& weight, int64_t groups) {
-  if (weight.size(0) == groups) return conv1d::kMostIntoOne;
-  if (is_by_taps(weight, groups)) return conv1d::kTapGemmChannels;
-  return weight.element_size() == 2 ? kMostGemmChannels : conv1d::kMostChannels;
 }
 
 // How taps lie on the input, as ATen's operators say it.
@@ -105,15 +84,19 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, cons
   if (suggests_channels_last(weight) || (input.is_contiguous() && suggests_channels_last(input))) {
     return Reason::kLayout;
   }
+  // attempt() asks the plan, which costs the host 0.3 to 0.5 us (README.md). Calls are declined
+  // here if the weight alone shows that the plan chooses ATen.
   return unless_always([&] {
+    const bool is_half = weight.element_size() == 2;
+    const int64_t in = weight.size(1), out = weight.size(0) / groups, taps = weight.size(2);
     // Channels-last signals are copied to channels-first order, in vain if the plan then chooses
     // ATen. With one channel per group it tries ATen only from conv1d::kDenseWeights outputs on.
     // Tap GEMMs take every convolution, but no transposed one with a stride.
-    const bool is_own = weight.size(1) == 1 || (is_by_taps(weight, groups) && !of.transposed);
-    if (conv1d::is_channels_last(input) && !is_own) {
-      return Reason::kLayout;
-    }
-    return weight.size(1) > most_channels(weight, groups) ? Reason::kAtenIsFaster : Reason::kTaken;
+    const bool is_own =
+        in == 1 || (conv1d::is_by_taps(is_half, groups, in, out, taps) && !of.transposed);
+    if (conv1d::is_channels_last(input) && !is_own) return Reason::kLayout;
+    return conv1d::may_have_path(is_half, groups, in, out, taps) ? Reason::kTaken
+                                                                 : Reason::kAtenIsFaster;
   });
 }
 
@@ -129,12 +112,12 @@ struct Convolution {
   static constexpr Operator kOperator = operator_named("convolution");
   static constexpr bool kMayPassOn = true;
 
-  static Reason decide(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+  static Reason decide(const Tensor& input, const Tensor& weight, const TensorOption& bias,
                        Numbers stride, Numbers padding, Numbers dilation, bool transposed,
                        Numbers output_padding, const c10::SymInt& groups) {
     const Taps of{stride, padding, dilation, transposed, output_padding, groups};
     const Reason known = decide_convolution(input, weight, of);
-    if (known != Reason::kTaken || !bias.has_value() || !bias->defined()) return known;
+    if (known != Reason::kTaken || !is_given(bias)) return known;
     const bool fits = is_plain(*bias) && bias->dim() == 1 &&
                       bias->size(0) == of.out_channels(weight) &&
                       bias->scalar_type() == input.scalar_type() && on_device_of(input, {*bias});
@@ -142,16 +125,17 @@ struct Convolution {
   }
   template <typename Rest>
   static std::optional<Tensor> attempt(c10::DispatchKeySet key, const Rest&, const Tensor& input,
-                                       const Tensor& weight, const OptionalTensor& bias,
+                                       const Tensor& weight, const TensorOption& bias,
                                        Numbers stride, Numbers padding, Numbers dilation,
                                        bool transposed, Numbers output_padding,
                                        const c10::SymInt& groups) {
     const Tensor rows = in_rows(input, key);
     Tensor result =
-        transposed ? ops::conv_transpose1d_own().redispatch(
-                         key, rows, weight, bias, stride, padding, output_padding, groups, dilation)
-                   : ops::conv1d_own().redispatch(key, rows, weight, bias, stride, padding,
-                                                  dilation, groups);
+        transposed
+            ? redispatch(ConvTranspose1dOwn{rows, weight, bias, stride, padding, output_padding,
+                                            groups, dilation},
+                         key)
+            : redispatch(Conv1dOwn{rows, weight, bias, stride, padding, dilation, groups}, key);
     return result.defined() ? std::optional<Tensor>(std::move(result)) : std::nullopt;
   }
 };
@@ -189,16 +173,18 @@ struct ConvolutionBackward {
                                           Numbers output_padding, const c10::SymInt& groups,
                                           Mask mask) {
     const auto backward = [&](const Tensor& result, const Tensor& operand, Mask of) {
-      return ops::conv1d_backward_own().redispatch(key, result, operand, weight, stride, padding,
-                                                   dilation, groups, of, std::nullopt, "none");
+      return redispatch(Conv1dBackwardOwn{result, operand, weight, stride, padding, dilation,
+                                          groups, of, std::nullopt, "none"},
+                        key);
     };
     Gradients own;
     auto& [grad_input, grad_weight, grad_bias] = own;
     if (transposed) {
       // The gradient is the convolution's input, and the input its result.
       if (mask[0]) {
-        grad_input = ops::conv1d_own().redispatch(key, in_rows(grad, key), weight, std::nullopt,
-                                                  stride, padding, dilation, groups);
+        grad_input = redispatch(
+            Conv1dOwn{in_rows(grad, key), weight, std::nullopt, stride, padding, dilation, groups},
+            key);
       }
       if (mask[1]) grad_weight = std::get<1>(backward(input, grad, {false, true, false}));
       if (mask[2] && (grad_input.defined() || grad_weight.defined())) {

@@ -15,10 +15,7 @@
 
 namespace gpuopt::overriding {
 
-using TensorOption = std::optional<Tensor>;
 using ScalarOption = std::optional<at::Scalar>;
-
-inline bool is_given(const TensorOption& tensor) { return tensor.has_value() && tensor->defined(); }
 
 // The word of gpuopt's operators for a reduction of ATen's, or nothing for an unknown one.
 inline std::optional<std::string_view> reduction_of(std::string_view reduce) {

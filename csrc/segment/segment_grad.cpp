@@ -190,10 +190,10 @@ TensorPair group_autograd(const GroupBy& op, DispatchKeySet keys) {
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   impl<SegmentReduce, reduce_autograd>(m);
-  impl_autograd<SegmentReduceArg, ExtremumNode>(m);
-  impl_autograd<SegmentExpand, ExpandNode>(m);
-  impl_autograd<SegmentSelect, SelectNode>(m);
-  impl_autograd<SegmentSoftmax, SoftmaxNode>(m);
+  impl<SegmentReduceArg, Grad<ExtremumNode>>(m);
+  impl<SegmentExpand, Grad<ExpandNode>>(m);
+  impl<SegmentSelect, Grad<SelectNode>>(m);
+  impl<SegmentSoftmax, Grad<SoftmaxNode>>(m);
   impl<SegmentSoftmaxBackward, softmax_backward_autograd>(m);
   impl<GroupBy, group_autograd>(m);
 }

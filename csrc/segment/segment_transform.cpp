@@ -183,13 +183,13 @@ TensorPair group_vmap(const GroupBy& op, const VmapLevel& level, const SymInt& e
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  impl_vmap<SegmentReduce, reduce_vmap>(m);
-  impl_vmap<SegmentReduceArg, reduce_arg_vmap>(m);
-  impl_vmap<SegmentExpand, expand_vmap>(m);
-  impl_vmap<SegmentSelect, select_vmap>(m);
-  impl_vmap<SegmentSoftmax, softmax_vmap>(m);
-  impl_vmap<SegmentSoftmaxBackward, softmax_backward_vmap>(m);
-  impl_vmap<GroupBy, group_vmap>(m);
+  impl<SegmentReduce, Vmap<reduce_vmap>>(m);
+  impl<SegmentReduceArg, Vmap<reduce_arg_vmap>>(m);
+  impl<SegmentExpand, Vmap<expand_vmap>>(m);
+  impl<SegmentSelect, Vmap<select_vmap>>(m);
+  impl<SegmentSoftmax, Vmap<softmax_vmap>>(m);
+  impl<SegmentSoftmaxBackward, Vmap<softmax_backward_vmap>>(m);
+  impl<GroupBy, Vmap<group_vmap>>(m);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ Tensor convolution(const ForwardCall& call, const Sizes& sizes) {
   const Padded padded(batched(call.input, sizes), sizes);
   if (call.input.is_complex() || call.input.is_cpu()) {
     const at::ScalarType computed = computed_dtype(call.input);
-    OptionalTensor bias;
+    TensorOption bias;
     if (is_given(call.bias)) bias = call.bias->to(computed);
     const Tensor input = padded.value.to(computed), weight = call.weight.to(computed);
     return sizes.transposed
@@ -226,7 +226,7 @@ Tensor activation_backward(const Tensor& grad, const Tensor& from, Activation ac
 }
 
 Gradients backward_in_steps(const BackwardCall& call) {
-  const auto& [grad, input, weight, geometry, mask, bias, activation, keys] = call;
+  const auto& [op, grad, input, weight, geometry, mask, bias, activation] = call;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const Tensor from = geometry.convolve(input, weight, bias);
   return geometry.backward(activation_backward(grad, from, activation), input, weight, mask);

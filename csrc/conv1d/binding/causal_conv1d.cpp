@@ -29,27 +29,13 @@ Tensor update_by_convolution(const CausalConv1dUpdate& op) {
 
 namespace {
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  m.def(
-      "causal_conv1d(Tensor input, Tensor weight, Tensor? bias=None, str activation=\"none\") "
-      "-> Tensor",
-      {at::Tag::pt2_compliant_tag});
-  define<CausalConv1dUpdate>(m);
-}
-
 // ---------------------------------------------------------------- causal_conv1d
 
-Tensor causal_conv1d(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
-                     std::string_view activation) {
-  const Activation known = check_causal(input, weight, bias, activation);
-  return Geometry{{1}, {weight.sym_size(1) - 1, 0}, {1}, input.sym_size(-2)}.convolve(
-      input, weight.unsqueeze(1), bias, known);
+Tensor causal_conv1d(const CausalConv1d& op) {
+  const Activation known = check_causal(op);
+  return Geometry{{1}, {op.weight.sym_size(1) - 1, 0}, {1}, op.input.sym_size(-2)}.convolve(
+      op.input, op.weight.unsqueeze(1), op.bias, known);
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { m.impl("causal_conv1d", causal_conv1d); }
-
-// Without a kernel of its own for vmap, a composite operator would be a loop over the examples.
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("causal_conv1d", causal_conv1d); }
 
 // ---------------------------------------------------------------- causal_conv1d_update
 
@@ -63,11 +49,6 @@ Tensor update_meta(const CausalConv1dUpdate& op) {
   return at::empty_symint(op.input.sym_sizes(), op.input.options());
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { impl<CausalConv1dUpdate, update_checked>(m); }
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { impl<CausalConv1dUpdate, update_meta>(m); }
-TORCH_LIBRARY_IMPL(gpuopt, Conjugate, m) { impl_resolved<CausalConv1dUpdate>(m); }
-TORCH_LIBRARY_IMPL(gpuopt, Negative, m) { impl_resolved<CausalConv1dUpdate>(m); }
-
 // If something is differentiated, the update is made of other operators. Its last one copies into
 // the state, which brings ATen's rules for in-place operators.
 Tensor update_autograd(const CausalConv1dUpdate& op, DispatchKeySet keys) {
@@ -80,9 +61,6 @@ Tensor update_autograd(const CausalConv1dUpdate& op, DispatchKeySet keys) {
   }
   return write_below_autograd(op, keys);
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl<CausalConv1dUpdate, update_autograd>(m); }
-TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { impl_counted<CausalConv1dUpdate>(m); }
 
 // Whether a state (examples, N, C, S) folds into (examples * N, C, S) as a view, which can be
 // written in place.
@@ -142,24 +120,20 @@ Tensor cast_before(const CausalConv1dUpdate& op) {
   return is_autocasting(device) ? call_cast(op, device, update) : update(op);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  impl<CausalConv1dUpdate, cast_before<update_batched>>(m);
-}
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchDynamicLayerFrontMode, m) {
-  impl_transformed<CausalConv1dUpdate, cast_before<update_checked>>(m);
-}
-
 template <c10::DeviceType device>
 Tensor update_autocast(const CausalConv1dUpdate& op) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   return call_cast(op, device, call<CausalConv1dUpdate>);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
-  impl<CausalConv1dUpdate, update_autocast<c10::DeviceType::CUDA>>(m);
-}
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCPU, m) {
-  impl<CausalConv1dUpdate, update_autocast<c10::DeviceType::CPU>>(m);
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  register_op<CausalConv1d, Composite<causal_conv1d>>(m);
+  register_op<CausalConv1dUpdate, Cpu<update_checked>, Meta<update_meta>, Autograd<update_autograd>,
+              Counted, Batched<cast_before<update_batched>>,
+              Transformed<cast_before<update_checked>>,
+              Resolved<c10::DispatchKey::Conjugate, c10::DispatchKey::Negative>,
+              At<c10::DispatchKey::AutocastCUDA, update_autocast<at::kCUDA>>,
+              At<c10::DispatchKey::AutocastCPU, update_autocast<at::kCPU>>>(m);
 }
 
 }  // namespace

@@ -2,11 +2,10 @@
 // kernels and vmap share them. Exception types are ATen's.
 #pragma once
 
-#include <ATen/autocast_mode.h>
-
 #include <algorithm>
 #include <array>
 
+#include "binding/autocast.h"
 #include "binding/check.h"
 #include "conv1d/binding/call.h"
 
@@ -121,12 +120,6 @@ inline SymInt check_padding(const char* op, SymIntArrayRef values) {
   return padding;
 }
 
-// Whether this library has kernels for a dtype.
-inline bool is_own_dtype(at::ScalarType dtype) {
-  return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
-         dtype == at::kDouble;
-}
-
 inline void check_dtypes(const char* op, const Tensor& input,
                          std::initializer_list<NamedTensor> others) {
   for (const NamedTensor& other : others) {
@@ -140,15 +133,10 @@ inline void check_dtypes(const char* op, const Tensor& input,
   }
 }
 
-// Autocast refuses questions about devices that it doesn't know, such as Meta.
-inline bool is_autocasting(c10::DeviceType device) {
-  return at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device);
-}
-
 // For operators that call others. Under autocast the dtypes may differ, because the called
 // operators cast them to one.
 inline void check_dtypes_before_autocast(const char* op, const Tensor& input, const Tensor& weight,
-                                         const OptionalTensor& bias) {
+                                         const TensorOption& bias) {
   if (is_autocasting(input.device().type())) return;
   check_dtypes(op, input, {{"weight", weight}, {"bias", value_or_undefined(bias)}});
 }
@@ -188,7 +176,7 @@ inline void check_channels(const char* op, const SymSizes& sizes, const Tensor& 
               sizes.in_channels);
 }
 
-inline void check_bias(const char* op, const SymInt& channels, const OptionalTensor& bias,
+inline void check_bias(const char* op, const SymInt& channels, const TensorOption& bias,
                        const char* channel) {
   if (!is_given(bias)) return;
   TORCH_CHECK(bias->dim() == 1 && must_equal(bias->sym_size(0), channels), op,
@@ -268,7 +256,7 @@ inline void check_transposed(const char* op, SymSizes& sizes, const Tensor& weig
 
 // Checks everything except dtypes and devices.
 inline SymSizes check_shapes(const ForwardCall& call) {
-  const auto& [op, two_paddings, input, weight, bias, geometry, activation, keys] = call;
+  const auto& [op, two_paddings, input, weight, bias, geometry, activation] = call;
   const SymIntArrayRef padding = geometry.padding;
   const SymInt& groups = geometry.groups;
   check_dimensions(op, input, weight);
@@ -314,8 +302,7 @@ inline SymSizes check_forward(const ForwardCall& call) {
 
 inline SymSizes check_backward(const BackwardCall& call) {
   const Tensor& grad = call.grad_output;
-  const SymSizes sizes = check_shapes(
-      {call.op, /*two_paddings=*/true, call.input, call.weight, call.bias, call.geometry});
+  const SymSizes sizes = check_shapes(call.forward());
   TORCH_CHECK(grad.dim() == call.input.dim() &&
                   (!sizes.batched || must_equal(grad.sym_size(0), sizes.batch)) &&
                   must_equal(grad.sym_size(-2), sizes.out_channels) &&

@@ -7,7 +7,7 @@ namespace gpuopt::conv1d {
 
 // A depthwise weight (C, taps) of an input with `channels`.
 inline void check_depthwise(const char* op, const SymInt& channels, const Tensor& weight,
-                            const OptionalTensor& bias) {
+                            const TensorOption& bias) {
   TORCH_CHECK(weight.dim() == 2, op, ": weight must be (channels, taps): expected 2 dimensions, ",
               "got shape ", weight.sym_sizes());
   TORCH_CHECK(must_equal(weight.sym_size(0), channels), op,
@@ -19,9 +19,9 @@ inline void check_depthwise(const char* op, const SymInt& channels, const Tensor
   check_bias(op, channels, bias, "channel");
 }
 
-inline Activation check_causal(const Tensor& input, const Tensor& weight,
-                               const OptionalTensor& bias, std::string_view activation) {
-  constexpr const char* op = "gpuopt::causal_conv1d";
+inline Activation check_causal(const CausalConv1d& call) {
+  const char* op = name_of<CausalConv1d>();
+  const auto& [input, weight, bias, activation] = call;
   const Activation known = to_activation(op, activation);
   check_signal(op, input);
   check_depthwise(op, input.sym_size(-2), weight, bias);

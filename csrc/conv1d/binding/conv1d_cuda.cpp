@@ -15,7 +15,7 @@ namespace gpuopt::conv1d {
 namespace {
 
 bool may_have_kernel(const Tensor& input, const Sizes& sizes) {
-  return is_own_dtype(input.scalar_type()) && sizes.batch > 0 && sizes.in_channels > 0 &&
+  return is_real_float(input.scalar_type()) && sizes.batch > 0 && sizes.in_channels > 0 &&
          sizes.out_channels > 0;
 }
 
@@ -71,9 +71,7 @@ std::optional<Gradients> fused_backward(const BackwardCall& call, const Sizes& s
   if (!may_have_kernel(call.input, sizes) || (is_linear && !(call.mask[0] && call.mask[1]))) {
     return {};
   }
-  Problem problem = forward_problem({call.op, /*two_paddings=*/true, call.input, call.weight,
-                                     call.bias, call.geometry, call.activation},
-                                    sizes);
+  Problem problem = forward_problem(call.forward(), sizes);
   problem.to = make_signal(call.grad_output, sizes);
   const auto fused = FusedPlan::make(problem, make_result(sizes.in_channels, sizes.in_size, sizes));
   if (!fused || (is_linear && !fused->has_vectors)) return {};
@@ -160,9 +158,9 @@ Tensor causal_conv1d_update_cuda(const CausalConv1dUpdate& op) {
                            {"bias", value_or_undefined(op.bias)}});
   const c10::cuda::CUDAGuard guard(op.input.device());
   const Tensor input = apart_from(state, op.input), weight = apart_from(state, op.weight);
-  OptionalTensor bias;
+  TensorOption bias;
   if (is_given(op.bias)) bias = apart_from(state, *op.bias);
-  if (!is_own_dtype(input.scalar_type())) {
+  if (!is_real_float(input.scalar_type())) {
     return update_by_convolution({input, state, weight, bias, op.activation});
   }
   const Tensor out = unfilled(input.sizes(), input.options());
@@ -191,8 +189,13 @@ Tensor causal_conv1d_update_cuda(const CausalConv1dUpdate& op) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  register_kernels<forward_cuda<true>, backward_cuda<true>>(m);
-  register_own<forward_cuda<false>, backward_cuda<false>>(m);
+  impl<Conv1d, forward_cuda<true>>(m);
+  impl<Conv1dAct, forward_cuda<true>>(m);
+  impl<ConvTranspose1d, forward_cuda<true>>(m);
+  impl<Conv1dBackward, backward_cuda<true>>(m);
+  impl<Conv1dOwn, forward_cuda<false>>(m);
+  impl<ConvTranspose1dOwn, forward_cuda<false>>(m);
+  impl<Conv1dBackwardOwn, backward_cuda<false>>(m);
   impl<CausalConv1dUpdate, causal_conv1d_update_cuda>(m);
 }
 

@@ -42,7 +42,7 @@ Tensor activation_tangent(const Tensor& tangent, const Tensor& from, Activation 
 // shape.
 Tensor product_rule(const Geometry& geometry, const Tensor& x, const Tensor& w, const Tensor& dx,
                     const Tensor& dw, const Tensor& db, const Tensor& result) {
-  OptionalTensor bias = if_defined(db);
+  TensorOption bias = if_defined(db);
   Tensor by_input, by_weight;
   if (dx.defined()) by_input = geometry.convolve(dx, w, std::exchange(bias, std::nullopt));
   if (dw.defined()) by_weight = geometry.convolve(x, dw, std::exchange(bias, std::nullopt));
@@ -55,8 +55,10 @@ Tensor product_rule(const Geometry& geometry, const Tensor& x, const Tensor& w, 
 
 class ConvolutionNode : public GradNode {
  public:
-  explicit ConvolutionNode(const Geometry& geometry)
-      : stride_(geometry.stride.vec()),
+  template <typename... Inputs>
+  explicit ConvolutionNode(const Geometry& geometry, const Inputs&... inputs)
+      : GradNode(inputs...),
+        stride_(geometry.stride.vec()),
         padding_(geometry.padding.vec()),
         dilation_(geometry.dilation.vec()),
         output_padding_(geometry.output_padding.vec()),
@@ -116,9 +118,18 @@ Gradients transposed_gradients(const Geometry& of, const Tensor& grad, const Ten
 }
 
 // The node saves each tensor only if it is needed.
-struct Conv1dBackward : ConvolutionNode {
-  Conv1dBackward(const Geometry& geometry, Activation activation)
-      : ConvolutionNode(geometry), activation_(activation) {}
+struct ForwardNode : ConvolutionNode {
+  explicit ForwardNode(const ForwardCall& call)
+      : ConvolutionNode(call.geometry, call.input, call.weight, call.bias),
+        activation_(call.activation),
+        out_channels_(call.weight.sym_size(0)) {
+    const bool recomputes = activation_ != Activation::kNone && !derives_from_result(activation_);
+    if (recomputes || next_edge(0).is_valid() || next_edge(1).is_valid()) {
+      input_.save(call.input);
+      weight_.save(call.weight);
+    }
+    if (recomputes && is_given(call.bias)) bias_.save(*call.bias);
+  }
   std::string name() const override {
     return geometry().transposed ? "GpuoptConvTranspose1DBackward" : "GpuoptConv1DBackward";
   }
@@ -127,29 +138,17 @@ struct Conv1dBackward : ConvolutionNode {
     state(activation_, out_channels_);
   }
 
-  void save_operands(const Tensor& input, const Tensor& weight, const OptionalTensor& bias) {
-    out_channels_ = weight.sym_size(0);
-    const bool recomputes = activation_ != Activation::kNone && !derives_from_result(activation_);
-    if (recomputes || next_edge(0).is_valid() || next_edge(1).is_valid()) {
-      input_.save(input);
-      weight_.save(weight);
-    }
-    if (recomputes && is_given(bias)) bias_.save(*bias);
-  }
-
   void save_result(const Tensor& result) {
     if (derives_from_result(activation_)) result_.save_result(result);
   }
 
-  variable_list apply(variable_list&& grads) override {
-    std::lock_guard<std::mutex> lock(mutex_);
+  variable_list gradients(const Tensor& of_result) override {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     variable_list inputs(3);
-    if (!grads[0].defined()) return inputs;
     const Mask mask{task_should_compute_output(0), task_should_compute_output(1),
                     task_should_compute_output(2)};
     const Tensor input = input_.unpack(), weight = weight_.unpack();
-    Tensor grad = grads[0];
+    Tensor grad = of_result;
     if (geometry().transposed) {
       std::tie(inputs[0], inputs[1], inputs[2]) =
           transposed_gradients(geometry(), grad, input, weight, mask);
@@ -170,6 +169,17 @@ struct Conv1dBackward : ConvolutionNode {
     return inputs;
   }
 
+  static Tensor tangent(const ForwardCall& call, const Tensor& result) {
+    const auto& [op, two_paddings, input, weight, bias, geometry, activation] = call;
+    const Tensor x = primal_of(input), w = primal_of(weight), y = primal_of(result);
+    const Tensor tangent = product_rule(geometry, x, w, tangent_of(input), tangent_of(weight),
+                                        is_given(bias) ? tangent_of(*bias) : Tensor(), y);
+    if (activation == Activation::kNone) return tangent;
+    if (derives_from_result(activation)) return activation_tangent(tangent, y, activation);
+    const auto offset = is_given(bias) ? TensorOption(primal_of(*bias)) : std::nullopt;
+    return activation_tangent(tangent, geometry.convolve(x, w, offset), activation);
+  }
+
  private:
   Tensor grad_bias_of(const Tensor& grad) const {
     if (has_no_channels(grad)) return at::sum(grad).expand_symint({out_channels_});  // 0
@@ -181,40 +191,6 @@ struct Conv1dBackward : ConvolutionNode {
   Saved input_{this}, weight_{this}, bias_{this}, result_{this};
 };
 
-Tensor forward_tangent(const ForwardCall& call, const Tensor& bias, const Tensor& result) {
-  const Tensor x = primal_of(call.input), w = primal_of(call.weight);
-  const Tensor tangent =
-      product_rule(call.geometry, x, w, tangent_of(call.input), tangent_of(call.weight),
-                   bias.defined() ? tangent_of(bias) : Tensor(), result);
-  if (call.activation == Activation::kNone) return tangent;
-  const auto offset = bias.defined() ? OptionalTensor(primal_of(bias)) : std::nullopt;
-  const Tensor from =
-      derives_from_result(call.activation) ? result : call.geometry.convolve(x, w, offset);
-  return activation_tangent(tangent, from, call.activation);
-}
-
-Tensor forward_autograd(const ForwardCall& call) {
-  const Tensor &input = call.input, &weight = call.weight, bias = value_or_undefined(call.bias);
-  NodePtr<Conv1dBackward> node;
-  if (compute_requires_grad(input, weight, bias)) {
-    node = make_node<Conv1dBackward>(call.geometry, call.activation);
-    node->set_next_edges(collect_next_edges(input, weight, bias));
-    node->save_operands(input, weight, call.bias);
-  }
-  const auto below = [&](const auto& op, const auto&... arguments) {
-    return below_autograd(op, call.keys, arguments...);
-  };
-  const Tensor result = call.again(below, input, weight, call.bias);
-  if (node) {
-    set_history(result, node);
-    node->save_result(result);
-  }
-  if (has_tangent(input) || has_tangent(weight) || (bias.defined() && has_tangent(bias))) {
-    set_tangent(result, forward_tangent(call, bias, primal_of(result)));
-  }
-  return result;
-}
-
 // ---------------------------------------------------------------- its backward
 
 // g is the gradient of the output, x the input and w the weight. The backward computes Bx(g, w),
@@ -223,12 +199,12 @@ Tensor forward_autograd(const ForwardCall& call) {
 //   gradient of g = conv(ggx, w) + conv(x, ggw) + ggb
 //   gradient of x = Bx(g, ggw)
 //   gradient of w = Bw(g, ggx)
-struct Conv1dBackwardBackward : ConvolutionNode {
-  Conv1dBackwardBackward(const Geometry& geometry, const Tensor& g, const Tensor& x,
-                         const Tensor& w)
-      : ConvolutionNode(geometry), grad_(this, g), input_(this, x), weight_(this, w) {
-    set_next_edges(collect_next_edges(g, x, w));
-  }
+struct BackwardNode : ConvolutionNode {
+  explicit BackwardNode(const BackwardCall& call)
+      : ConvolutionNode(call.geometry, call.grad_output, call.input, call.weight),
+        grad_(this, call.grad_output),
+        input_(this, call.input),
+        weight_(this, call.weight) {}
   std::string name() const override { return "GpuoptConv1DBackwardBackward"; }
 
   variable_list apply(variable_list&& grads) override {
@@ -255,7 +231,7 @@ struct Conv1dBackwardBackward : ConvolutionNode {
 
 // Without an activation, each gradient is linear in `grad_output`, and in `input` or `weight`.
 Gradients backward_tangent(const BackwardCall& call) {
-  const auto& [grad, input, weight, geometry, mask, bias, activation, keys] = call;
+  const auto& [op, grad, input, weight, geometry, mask, bias, activation] = call;
   Gradients tangents;
   const Tensor x = primal_of(input), w = primal_of(weight);
   if (has_tangent(grad)) tangents = geometry.backward(tangent_of(grad), x, w, mask);
@@ -268,30 +244,21 @@ Gradients backward_tangent(const BackwardCall& call) {
   return tangents;
 }
 
-Gradients backward_autograd(const BackwardCall& call) {
-  const auto& [grad, input, weight, geometry, mask, bias, activation, keys] = call;
-  const Tensor offset = value_or_undefined(bias);
-  const bool has_tangents = has_tangent(grad) || has_tangent(input) || has_tangent(weight);
-  if (activation != Activation::kNone) {
-    if (has_tangents || (offset.defined() && has_tangent(offset)) ||
-        compute_requires_grad(grad, input, weight, offset)) {
-      check_backward(call);
-      return backward_in_steps(call);
-    }
+Gradients backward_autograd(const Conv1dBackward& op, DispatchKeySet keys) {
+  const BackwardCall call = op;
+  if (call.activation != Activation::kNone && (requires_grad(op) || has_tangents(op))) {
+    check_backward(call);
+    return backward_in_steps(call);
   }
-  NodePtr<Conv1dBackwardBackward> node;
-  if (compute_requires_grad(grad, input, weight)) {
-    node = make_node<Conv1dBackwardBackward>(geometry, grad, input, weight);
-  }
-  const Gradients results =
-      below_autograd(ops::conv1d_backward(), keys, grad, input, weight, geometry.stride,
-                     geometry.padding, geometry.dilation, geometry.groups, mask, bias,
-                     kActivations[static_cast<size_t>(activation)]);
+  const Tensor &grad = op.grad_output, &input = op.input, &weight = op.weight;
+  NodePtr<BackwardNode> node;
+  if (compute_requires_grad(grad, input, weight)) node = make_node<BackwardNode>(call);
+  const Gradients results = below_autograd(op, keys);
   const auto& [grad_input, grad_weight, grad_bias] = results;
   if (node) {
     for (const Tensor& result : {grad_input, grad_weight, grad_bias}) set_history(result, node);
   }
-  if (has_tangents) {
+  if (has_tangent(grad) || has_tangent(input) || has_tangent(weight)) {
     const auto set = [](const Tensor& result, const Tensor& tangent) {
       if (tangent.defined()) set_tangent(result, tangent);
     };
@@ -303,8 +270,10 @@ Gradients backward_autograd(const BackwardCall& call) {
   return results;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  register_kernels<forward_autograd, backward_autograd>(m);
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  OpList<Conv1d, Conv1dAct, ConvTranspose1d>::for_each(
+      [&]<typename Op>() { impl<Op, Grad<ForwardNode>>(m); });
+  impl<Conv1dBackward, Autograd<backward_autograd>>(m);
 }
 
 }  // namespace

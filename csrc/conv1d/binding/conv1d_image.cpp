@@ -16,12 +16,28 @@
 namespace gpuopt::conv1d {
 namespace {
 
+struct Conv1dImage {
+  using Result = Tensor;
+  static constexpr std::string_view kSchema =
+      "_conv1d_image(Tensor signal, Tensor weight, Tensor? bias, int stride, int padding, "
+      "int dilation, int output_padding, int groups, bool transposed) -> Tensor";
+  const Tensor &signal, &weight;
+  const TensorOption& bias;
+  int64_t stride, padding, dilation, output_padding, groups;
+  bool transposed;
+};
+
 // How the taps of a convolution lie on an image of one row.
 struct ImageGeometry {
   std::array<int64_t, 2> stride, padding, dilation, output_padding;
   int64_t groups;
   bool transposed;
 };
+
+ImageGeometry geometry_of(const Conv1dImage& op) {
+  return {{1, op.stride},         {0, op.padding}, {1, op.dilation},
+          {0, op.output_padding}, op.groups,       op.transposed};
+}
 
 // A signal (N, C, L) that is (N, L, C) in memory. This library's copy is several times as fast as
 // ATen's.
@@ -42,7 +58,7 @@ bool is_last(const Tensor& image) { return image.is_contiguous(at::MemoryFormat:
 Tensor signal_of(const Tensor& image) { return to_channels_last(image.squeeze(2)); }
 
 // The convolution of a channels-last image below autograd.
-Tensor convolve_image(const Tensor& image, const Tensor& weight, const OptionalTensor& bias,
+Tensor convolve_image(const Tensor& image, const Tensor& weight, const TensorOption& bias,
                       const ImageGeometry& geometry) {
   const auto& [stride, padding, dilation, output_padding, groups, transposed] = geometry;
   const Tensor result = at::convolution(image, as_image_of_weight(weight), bias, stride, padding,
@@ -51,7 +67,7 @@ Tensor convolve_image(const Tensor& image, const Tensor& weight, const OptionalT
 }
 
 // The same by operators that autocast, transforms and compilers know.
-Tensor convolve_composite(const Tensor& signal, const Tensor& weight, const OptionalTensor& bias,
+Tensor convolve_composite(const Tensor& signal, const Tensor& weight, const TensorOption& bias,
                           const ImageGeometry& geometry) {
   const auto& [stride, padding, dilation, output_padding, groups, transposed] = geometry;
   const Tensor image = to_channels_last(signal).unsqueeze(2), taps = as_image_of_weight(weight);
@@ -63,7 +79,7 @@ Tensor convolve_composite(const Tensor& signal, const Tensor& weight, const Opti
 }
 
 struct Conv1dImageBackward : GradNode {
-  Conv1dImageBackward(const Tensor& signal, const Tensor& weight, const OptionalTensor& bias,
+  Conv1dImageBackward(const Tensor& signal, const Tensor& weight, const TensorOption& bias,
                       const ImageGeometry& geometry)
       : GradNode(signal, weight, bias),
         signal_(this, signal),
@@ -107,37 +123,25 @@ void check_dimensions_of_image(const Tensor& signal, const Tensor& weight) {
               " and ", weight.sym_sizes());
 }
 
-Tensor conv1d_image(const Tensor& signal, const Tensor& weight, const OptionalTensor& bias,
-                    int64_t stride, int64_t padding, int64_t dilation, int64_t output_padding,
-                    int64_t groups, bool transposed) {
+Tensor conv1d_image(const Conv1dImage& op) {
+  const Tensor &signal = op.signal, &weight = op.weight;
   check_dimensions_of_image(signal, weight);
-  const ImageGeometry geometry{{1, stride},         {0, padding}, {1, dilation},
-                               {0, output_padding}, groups,       transposed};
-  if (!is_wide_on_cpu(signal)) {
-    return convolve_composite(signal, weight, bias, geometry);
-  }
-  OptionalTensor wide_bias;
-  if (is_given(bias)) wide_bias = bias->to(at::kFloat);
+  const ImageGeometry geometry = geometry_of(op);
+  if (!is_wide_on_cpu(signal)) return convolve_composite(signal, weight, op.bias, geometry);
+  TensorOption wide_bias;
+  if (is_given(op.bias)) wide_bias = op.bias->to(at::kFloat);
   return convolve_composite(signal.to(at::kFloat), weight.to(at::kFloat), wide_bias, geometry)
       .to(signal.scalar_type());
 }
 
 // The views of a signal, of its weight and of its result would be three more nodes.
-Tensor conv1d_image_autograd(const Tensor& signal, const Tensor& weight, const OptionalTensor& bias,
-                             int64_t stride, int64_t padding, int64_t dilation,
-                             int64_t output_padding, int64_t groups, bool transposed) {
-  const Tensor offset = value_or_undefined(bias);
-  const bool has_tangents =
-      has_tangent(signal) || has_tangent(weight) || (offset.defined() && has_tangent(offset));
+Tensor conv1d_image_autograd(const Conv1dImage& op) {
+  const Tensor &signal = op.signal, &weight = op.weight;
   const bool changes_dtype =
       is_wide_on_cpu(signal) || at::autocast::is_autocast_enabled(signal.device().type());
-  if (has_tangents || changes_dtype) {
-    return conv1d_image(signal, weight, bias, stride, padding, dilation, output_padding, groups,
-                        transposed);
-  }
+  if (has_tangents(op) || changes_dtype) return conv1d_image(op);
   check_dimensions_of_image(signal, weight);
-  const ImageGeometry geometry{{1, stride},         {0, padding}, {1, dilation},
-                               {0, output_padding}, groups,       transposed};
+  const ImageGeometry geometry = geometry_of(op);
   const auto image_of = [](const Tensor& tensor) {
     at::AutoDispatchBelowADInplaceOrView guard;
     return tensor.unsqueeze(2);
@@ -148,31 +152,21 @@ Tensor conv1d_image_autograd(const Tensor& signal, const Tensor& weight, const O
     image = image_of(last);
   }
   NodePtr<Conv1dImageBackward> node;
-  if (torch::autograd::compute_requires_grad(last, weight, offset)) {
-    node = make_node<Conv1dImageBackward>(last, weight, bias, geometry);
-  }
+  if (requires_grad(op)) node = make_node<Conv1dImageBackward>(last, weight, op.bias, geometry);
   Tensor result;
   {
     at::AutoDispatchBelowADInplaceOrView guard;
-    result = convolve_image(image, weight, bias, geometry);
+    result = convolve_image(image, weight, op.bias, geometry);
   }
   if (node) torch::autograd::set_history(result, node);
   return result;
 }
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  m.def(
-      "_conv1d_image(Tensor signal, Tensor weight, Tensor? bias, int stride, int padding, "
-      "int dilation, int output_padding, int groups, bool transposed) -> Tensor",
-      {at::Tag::pt2_compliant_tag});
+  register_op<Conv1dImage, Composite<conv1d_image>,
+              At<c10::DispatchKey::AutogradCPU, conv1d_image_autograd>,
+              At<c10::DispatchKey::AutogradCUDA, conv1d_image_autograd>>(m);
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { m.impl("_conv1d_image", conv1d_image); }
-TORCH_LIBRARY_IMPL(gpuopt, AutogradCPU, m) { m.impl("_conv1d_image", conv1d_image_autograd); }
-TORCH_LIBRARY_IMPL(gpuopt, AutogradCUDA, m) { m.impl("_conv1d_image", conv1d_image_autograd); }
-
-// Without a kernel of its own for vmap, a composite operator would be a loop over the examples.
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("_conv1d_image", conv1d_image); }
 
 }  // namespace
 }  // namespace gpuopt::conv1d

@@ -4,45 +4,6 @@
 
 #include "conv1d/binding/aten.h"
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
-  m.def(
-      "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
-      "SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
-      tags);
-  m.def(
-      "conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
-      "str padding=\"valid\", SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
-      tags);
-  m.def(
-      "conv1d_act(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
-      "SymInt[2] padding=0, SymInt[1] dilation=1, SymInt groups=1, str activation=\"none\") "
-      "-> Tensor",
-      tags);
-  m.def(
-      "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
-      "SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) "
-      "-> Tensor",
-      tags);
-  m.def(
-      "conv1d_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[1] stride, "
-      "SymInt[2] padding, SymInt[1] dilation, SymInt groups, bool[3] output_mask, "
-      "Tensor? bias=None, str activation=\"none\") -> (Tensor, Tensor, Tensor)",
-      tags);
-  // The results that a path of this library computes. The others, which ATen would compute, are
-  // undefined. On the CPU, ATen computes all of them, and Meta has all of them.
-  m.def(
-      "_conv1d_own(Tensor input, Tensor weight, Tensor? bias, SymInt[1] stride, "
-      "SymInt[1] padding, SymInt[1] dilation, SymInt groups) -> Tensor");
-  m.def(
-      "_conv_transpose1d_own(Tensor input, Tensor weight, Tensor? bias, SymInt[1] stride, "
-      "SymInt[1] padding, SymInt[1] output_padding, SymInt groups, SymInt[1] dilation) -> Tensor");
-  m.def(
-      "_conv1d_backward_own(Tensor grad_output, Tensor input, Tensor weight, SymInt[1] stride, "
-      "SymInt[1] padding, SymInt[1] dilation, SymInt groups, bool[3] output_mask, "
-      "Tensor? bias=None, str activation=\"none\") -> (Tensor, Tensor, Tensor)");
-}
-
 namespace gpuopt::conv1d {
 namespace {
 
@@ -58,11 +19,6 @@ Gradients backward_cpu(const BackwardCall& call) {
   Gradients gradients = aten_backward(call, sizes, call.mask);
   if (call.mask[2]) std::get<2>(gradients) = aten_grad_bias(call, sizes);
   return gradients;
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  register_kernels<forward_cpu, backward_cpu>(m);
-  register_own<forward_cpu, backward_cpu>(m);
 }
 
 // ---------------------------------------------------------------- Meta: shapes, may be symbolic
@@ -91,17 +47,11 @@ Gradients backward_meta(const BackwardCall& call) {
   return {grad_input, grad_weight, grad_bias};
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  register_kernels<forward_meta, backward_meta>(m);
-  register_own<forward_meta, backward_meta>(m);
-}
-
 // ---------------------------------------------------------------- .padding: 'valid' or 'same'
 
-Tensor conv1d_padding(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
-                      SymIntArrayRef stride, std::string_view padding, SymIntArrayRef dilation,
-                      SymInt groups) {
-  constexpr const char* op = "gpuopt::conv1d";
+Tensor conv1d_padding(const Conv1dPadding& given) {
+  const auto& [input, weight, bias, stride, padding, dilation, groups] = given;
+  const char* op = name_of<Conv1d>();
   TORCH_CHECK(padding == "valid" || padding == "same", op, ": padding must be known: expected ",
               "'valid', 'same' or a number, got '", padding, "'");
   SymInt left = 0, right = 0;
@@ -117,23 +67,25 @@ Tensor conv1d_padding(const Tensor& input, const Tensor& weight, const OptionalT
     right = total - left;
   }
   if (is_known_equal(left, right)) {
-    return ops::conv1d().call(input, weight, bias, stride, SymIntArrayRef(&left, 1), dilation,
-                              std::move(groups));
+    return call(Conv1d{input, weight, bias, stride, {&left, 1}, dilation, groups});
   }
   // ATen pads one more value on the right as well, but in a copy of the input.
   const std::array<SymInt, 2> ends{left, right};
-  const Geometry geometry{stride, ends, dilation, std::move(groups)};
+  const Geometry geometry{stride, ends, dilation, groups};
   check_shapes({op, /*two_paddings=*/true, input, weight, bias, geometry});
   check_dtypes_before_autocast(op, input, weight, bias);
   return geometry.convolve(input, weight, bias);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) {
-  m.impl("conv1d.padding", conv1d_padding);
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  OpList<Conv1d, Conv1dAct, ConvTranspose1d>::for_each(
+      [&]<typename Op>() { register_op<Op, Cpu<forward_cpu>, Meta<forward_meta>>(m); });
+  register_op<Conv1dBackward, Cpu<backward_cpu>, Meta<backward_meta>>(m);
+  register_op<Conv1dPadding, Composite<conv1d_padding>>(m);
+  register_private_op<Conv1dOwn, Cpu<forward_cpu>, Meta<forward_meta>>(m);
+  register_private_op<ConvTranspose1dOwn, Cpu<forward_cpu>, Meta<forward_meta>>(m);
+  register_private_op<Conv1dBackwardOwn, Cpu<backward_cpu>, Meta<backward_meta>>(m);
 }
-
-// Without a kernel of its own for vmap, a composite operator would be a loop over the examples.
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("conv1d.padding", conv1d_padding); }
 
 }  // namespace
 }  // namespace gpuopt::conv1d

@@ -1,11 +1,9 @@
 // The convolutions under torch.vmap and autocast.
-#include <ATen/autocast_mode.h>
-#include <torch/library.h>
-
 #include <array>
 #include <initializer_list>
 #include <vector>
 
+#include "binding/autocast.h"
 #include "binding/vmap.h"
 #include "conv1d/binding/aten.h"
 
@@ -14,35 +12,13 @@ namespace {
 
 using Operand = VmapLevel::Operand;
 
-// ATen's policy under autocast: convolutions are computed in the lower precision, and their
-// backward has no policy.
-Tensor call_lowered(const ForwardCall& call, c10::DeviceType device, const auto& invoke) {
-  const auto dtype = at::autocast::get_lower_precision_fp_from_device_type(device);
-  const auto lower = [&](const auto& tensor) {
-    return at::autocast::cached_cast(dtype, tensor, device);
-  };
-  return invoke(lower(call.input), lower(call.weight), lower(call.bias));
-}
-
 // ---------------------------------------------------------------- vmap
 
 // The operands of a call at vmap's innermost level: input, weight, and the bias or the gradient of
 // the output.
 struct Operands {
-  Operands(const Tensor& input_, const Tensor& weight_, const Tensor& other_)
-      : input(level.unwrap(input_)), weight(level.unwrap(weight_)), other(level.unwrap(other_)) {
-    for (const Operand* operand : {&other, &input, &weight}) {
-      if (!operand->batch_dim.has_value()) continue;
-      examples = operand->value.sym_size(*operand->batch_dim);
-      is_batched = true;
-      return;
-    }
-  }
-
-  VmapLevel level;
+  const SymInt& examples;
   Operand input, weight, other;
-  bool is_batched = false;  // false if only another level maps over the operands
-  SymInt examples;
 };
 
 // (examples, N, ...) from (N, ...), or from (...) if the caller has no batch.
@@ -104,7 +80,7 @@ Tensor convolve_groups(const Operands& in, const SymSizes& sizes, const Geometry
   const Tensor input = !shares_input   ? into_channels(with_batch(in.input, in, sizes))
                        : sizes.batched ? in.input.value
                                        : in.input.value.unsqueeze(0);
-  OptionalTensor bias;
+  TensorOption bias;
   if (in.other.value.defined()) bias = in.other.in_front(examples).flatten(0, 1);
   const Tensor result =
       geometry.with_groups(shares_input ? sizes.groups : sizes.groups * examples)
@@ -112,27 +88,13 @@ Tensor convolve_groups(const Operands& in, const SymSizes& sizes, const Geometry
   return out_of_channels(result, examples, sizes.out_channels);
 }
 
-// vmap's key comes before autocast's. Autocast's casts are made here, so that the rules call
-// operators with operands of one dtype.
-Tensor forward_vmap(const ForwardCall& call) {
-  const auto rule = [&](const Tensor& input, const Tensor& weight, const OptionalTensor& bias) {
-    const auto& [op, two_paddings, x, w, b, geometry, activation, keys] = call;
-    const SymSizes sizes =
-        check_forward({op, two_paddings, input, weight, bias, geometry, activation});
-    const Operands in(input, weight, value_or_undefined(bias));
-    if (!in.is_batched) {
-      return in.level.wrap(geometry.convolve(in.input.value, in.weight.value,
-                                             if_defined(in.other.value), activation),
-                           std::nullopt);
-    }
-    const Tensor result = in.weight.batch_dim.has_value()
-                              ? convolve_groups(in, sizes, geometry, activation)
-                              : convolve_batches(in, sizes, geometry, activation);
-    return in.level.wrap(sizes.batched ? result : result.squeeze(1), 0);
-  };
-  const auto device = call.input.device().type();
-  if (is_autocasting(device)) return call_lowered(call, device, rule);
-  return rule(call.input, call.weight, call.bias);
+Tensor forward_vmap(const ForwardCall& call, const VmapLevel& level, const SymInt& examples) {
+  const SymSizes sizes = check_forward(call);
+  const Operands in{examples, level.unwrap(call.input), level.unwrap(call.weight),
+                    level.unwrap(value_or_undefined(call.bias))};
+  const auto& convolve = in.weight.batch_dim.has_value() ? convolve_groups : convolve_batches;
+  const Tensor result = convolve(in, sizes, call.geometry, call.activation);
+  return level.wrap(sizes.batched ? result : result.squeeze(1), 0);
 }
 
 // All gradients of all examples, which become groups.
@@ -170,50 +132,40 @@ Tensor backward_batches(const Operands& in, const SymSizes& sizes, const Geometr
   return out_of_batch(std::get<0>(gradients), in, sizes);
 }
 
-Gradients backward_vmap(const BackwardCall& call) {
-  const auto& [grad_output, input, weight, geometry, mask, bias, activation, keys] = call;
+Gradients linear_backward_vmap(const BackwardCall& call, const VmapLevel& level,
+                               const SymInt& examples) {
+  const auto& [op, grad_output, input, weight, geometry, mask, bias, activation] = call;
   const SymSizes sizes = check_backward(call);
-  if (activation != Activation::kNone) return backward_in_steps(call);
-  const Operands in(input, weight, grad_output);
+  const Operands in{examples, level.unwrap(input), level.unwrap(weight), level.unwrap(grad_output)};
   Gradients gradients;
   auto& [grad_input, grad_weight, grad_bias] = gradients;
-  if (!in.is_batched) {
-    gradients = geometry.backward(in.other.value, in.input.value, in.weight.value, mask);
-  } else {
-    const bool by_batches = mask[0] && !in.weight.batch_dim.has_value();
-    const Mask by_groups{mask[0] && !by_batches, mask[1], mask[2]};
-    if (by_groups != Mask{}) gradients = backward_groups(in, sizes, geometry, by_groups);
-    if (by_batches) grad_input = backward_batches(in, sizes, geometry);
-    if (mask[0] && !sizes.batched) grad_input = grad_input.squeeze(1);
-  }
-  const auto batch_dim = in.is_batched ? std::optional<int64_t>(0) : std::nullopt;
+  const bool by_batches = mask[0] && !in.weight.batch_dim.has_value();
+  const Mask by_groups{mask[0] && !by_batches, mask[1], mask[2]};
+  if (by_groups != Mask{}) gradients = backward_groups(in, sizes, geometry, by_groups);
+  if (by_batches) grad_input = backward_batches(in, sizes, geometry);
+  if (mask[0] && !sizes.batched) grad_input = grad_input.squeeze(1);
   for (Tensor* gradient : {&grad_input, &grad_weight, &grad_bias}) {
-    if (gradient->defined()) *gradient = in.level.wrap(*gradient, batch_dim);
+    if (gradient->defined()) *gradient = level.wrap(*gradient, 0);
   }
   return gradients;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  register_kernels<forward_vmap, backward_vmap>(m);
+Gradients backward_vmap(const Conv1dBackward& op) {
+  const BackwardCall call = op;
+  if (call.activation == Activation::kNone) {
+    return detail::batched<Conv1dBackward, linear_backward_vmap>(op);
+  }
+  check_backward(call);
+  return backward_in_steps(call);
 }
 
-// ---------------------------------------------------------------- autocast
-
-template <c10::DeviceType device>
-Tensor forward_autocast(const ForwardCall& call) {
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const auto invoke = [](const auto& op, const auto&... arguments) {
-    return op.call(arguments...);
-  };
-  return call_lowered(call, device,
-                      [&](const auto&... operands) { return call.again(invoke, operands...); });
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
-  register_forward<forward_autocast<c10::DeviceType::CUDA>>(m);
-}
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCPU, m) {
-  register_forward<forward_autocast<c10::DeviceType::CPU>>(m);
+// As in ATen, convolutions are computed in the lower precision under autocast, and their backward
+// has no policy.
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  OpList<Conv1d, Conv1dAct, ConvTranspose1d>::for_each([&]<typename Op>() {
+    impl<Op, VmapAfterCast<forward_vmap, lower_precision, at::kCUDA, at::kCPU>>(m);
+  });
+  impl<Conv1dBackward, Batched<backward_vmap>>(m);
 }
 
 }  // namespace

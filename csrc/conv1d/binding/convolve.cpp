@@ -11,12 +11,16 @@
 #include "conv1d/binding/check.h"
 #include "conv1d/binding/convolve_plan.h"
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  m.def("convolve(Tensor a, Tensor v, str mode=\"full\") -> Tensor", {at::Tag::pt2_compliant_tag});
-}
-
 namespace gpuopt::conv1d {
 namespace {
+
+struct Convolve {
+  using Result = Tensor;
+  static constexpr std::string_view kSchema =
+      "convolve(Tensor a, Tensor v, str mode=\"full\") -> Tensor";
+  const Tensor &a, &v;
+  std::string_view mode;
+};
 
 constexpr const char* kOp = "gpuopt::convolve";
 
@@ -39,7 +43,7 @@ void check_convolve(const Tensor& a, const Tensor& v, std::string_view mode) {
 // Refuses dtypes that ATen computes with on no device.
 void check_convolve_dtype(at::ScalarType dtype) {
   const bool known = at::isIntegralType(dtype, /*includeBool=*/true) || at::isComplexType(dtype) ||
-                     is_own_dtype(dtype);
+                     is_real_float(dtype);
   TORCH_CHECK_NOT_IMPLEMENTED(known, kOp, ": the dtype of a and v is not implemented: expected an ",
                               "integer, bool, floating-point or complex one that ATen computes ",
                               "with, got ", dtype);
@@ -165,7 +169,8 @@ Tensor convolve_rows(const Tensor& signals, const Tensor& kernels, const Part& p
   return by_transforms(signals.to(computed), kernels.to(computed), part).to(dtype);
 }
 
-Tensor convolve(const Tensor& a, const Tensor& v, std::string_view mode) {
+Tensor convolve(const Convolve& op) {
+  const auto& [a, v, mode] = op;
   check_convolve(a, v, mode);
   // Signals keep their precision under autocast.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -192,10 +197,7 @@ Tensor convolve(const Tensor& a, const Tensor& v, std::string_view mode) {
                       : result.unflatten_symint(0, SymIntArrayRef(shape).slice(0, a.dim() - 1));
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { m.impl("convolve", convolve); }
-
-// Without a kernel of its own for vmap, a composite operator would be a loop over the examples.
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("convolve", convolve); }
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) { register_op<Convolve, Composite<convolve>>(m); }
 
 }  // namespace
 }  // namespace gpuopt::conv1d

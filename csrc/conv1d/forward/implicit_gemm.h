@@ -86,13 +86,17 @@ inline int64_t unit_blocks_of(int64_t units, int64_t parts, int64_t resident,
   return ceil_div(units, ceil_div(units, most));
 }
 
+// The most input channels per group that implicit GEMM supports. Not for f64.
+inline int64_t most_gemm_channels(bool is_half) { return is_half ? 16 : 8; }
+
 struct ImplicitGemmPlan : PathPlan<ImplicitGemmArgs> {
   static constexpr const char* kName = "implicit_gemm";
   static constexpr const Costs& kCosts = costs::kImplicitGemm;
   int rows;  // tiles of 16 channels per block. In f32: positions per thread
 
   static std::optional<ImplicitGemmPlan> make(const Problem& p, const Device& device) {
-    if (item_of(p) == 8 || !positions_in_32_bits(p) || p.from.channels > (is_half(p) ? 16 : 8)) {
+    if (item_of(p) == 8 || !positions_in_32_bits(p) ||
+        p.from.channels > most_gemm_channels(is_half(p))) {
       return {};
     }
     return is_half(p) ? make_matrices(p, device) : make_lanes(p, device);

@@ -42,7 +42,7 @@ Tensor conv1d_step(const LadderCall& call, const Tensor& input, const Tensor& we
 }
 
 Tensor conv1d_production(const Tensor& input, const Tensor& weight) {
-  return ops::conv1d_padding().call(input, weight, std::nullopt, {1}, "same", {1}, 1);
+  return call(Conv1dPadding{input, weight, std::nullopt, {1}, "same", {1}, 1});
 }
 
 TORCH_LIBRARY_IMPL(gpuopt_ladder, CUDA, m) {

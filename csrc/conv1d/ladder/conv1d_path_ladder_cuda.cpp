@@ -12,8 +12,8 @@ using at::Tensor;
 
 constexpr const char* kPathOp = "gpuopt_ladder::conv1d_path";
 
-Tensor conv1d_path(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
-                   const OptionalTensor& grad_output, int64_t stride, int64_t padding,
+Tensor conv1d_path(const Tensor& input, const Tensor& weight, const TensorOption& bias,
+                   const TensorOption& grad_output, int64_t stride, int64_t padding,
                    int64_t dilation, int64_t groups, std::string_view what, std::string_view path) {
   const c10::cuda::CUDAGuard guard(input.device());
   const PathCall call(kPathOp, input, weight, bias, grad_output, stride, padding, dilation, groups,

@@ -13,9 +13,9 @@ namespace {
 
 // A plan needs no data: tensors may be on any device, "meta" included.
 std::string conv1d_paths(const at::Tensor& input, const at::Tensor& weight,
-                         const OptionalTensor& bias, const OptionalTensor& grad_output,
-                         int64_t stride, int64_t padding, int64_t dilation, int64_t groups,
-                         std::string_view what, int64_t sms) {
+                         const TensorOption& bias, const TensorOption& grad_output, int64_t stride,
+                         int64_t padding, int64_t dilation, int64_t groups, std::string_view what,
+                         int64_t sms) {
   const PathCall call("gpuopt_ladder::conv1d_paths", input, weight, bias, grad_output, stride,
                       padding, dilation, groups, what);
   TORCH_CHECK_VALUE(

@@ -12,7 +12,7 @@ struct PathCall {
   Sizes sizes;
 
   PathCall(const char* op, const at::Tensor& input, const at::Tensor& weight,
-           const OptionalTensor& bias, const OptionalTensor& grad_output, int64_t stride,
+           const TensorOption& bias, const TensorOption& grad_output, int64_t stride,
            int64_t padding, int64_t dilation, int64_t groups, std::string_view what) {
     TORCH_CHECK_VALUE(what == "output" || what == "grad_input" || what == "grad_weight", op,
                       ": what must be \"output\", \"grad_input\" or \"grad_weight\", got \"", what,
@@ -21,7 +21,7 @@ struct PathCall {
     const Geometry geometry{strides, paddings, dilations, groups};
     const ForwardCall forward{op, /*two_paddings=*/false, input, weight, bias, geometry};
     const at::Tensor grad = value_or_undefined(grad_output);
-    const BackwardCall backward{grad, input, weight, geometry};
+    const BackwardCall backward{op, grad, input, weight, geometry, {}, {}, Activation::kNone};
     if (what == "output") {
       sizes = concrete(check_forward(forward));
     } else {
@@ -30,7 +30,7 @@ struct PathCall {
       sizes = concrete(check_backward(backward));
     }
     const auto dtype = input.scalar_type();
-    TORCH_CHECK_NOT_IMPLEMENTED(is_own_dtype(dtype), op,
+    TORCH_CHECK_NOT_IMPLEMENTED(is_real_float(dtype), op,
                                 ": input must be float16, bfloat16, float32 or float64, got ",
                                 dtype);
     TORCH_CHECK(sizes.batch > 0 && sizes.in_channels > 0, op,

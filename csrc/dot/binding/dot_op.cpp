@@ -19,11 +19,6 @@ using c10::SymInt;
 
 using Ops = OpList<Dot, Vdot, DotRows, DotFastAtomic>;
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  Ops::for_each([&]<typename Op>() { define<Op>(m); });
-  define<Out<Dot>, Out<Vdot>>(m);
-}
-
 const RegisterLadder ladder(kLadder, "dot(Tensor self, Tensor tensor, int step) -> Tensor");
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
@@ -54,23 +49,6 @@ Tensor dot_meta(const Op& op) {
   return at::empty_symint(op.self.sym_sizes().slice(0, op.self.dim() - 1), op.self.options());
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  Ops::for_each([&]<typename Op>() { impl<Op, dot_cpu<Op>>(m); });
-  impl_out<Dot, checked<Dot>, dot_cpu<Dot>>(m);
-  impl_out<Vdot, checked<Vdot>, dot_cpu<Vdot>>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  Ops::for_each([&]<typename Op>() { impl<Op, dot_meta<Op>>(m); });
-  impl_out<Dot, checked<Dot>, dot_meta<Dot>>(m);
-  impl_out<Vdot, checked<Vdot>, dot_meta<Vdot>>(m);
-}
-
-// The kernels conjugate values as they read them, so a conjugated view is not copied first.
-TORCH_LIBRARY_IMPL(gpuopt, Conjugate, m) {
-  impl_fallthrough<Dot, Out<Dot>, Vdot, Out<Vdot>, DotRows>(m);
-}
-
 // The wider of the operands' dtypes. torch.dot and torch.vdot cast to it under autocast on CUDA,
 // but not on the CPU.
 constexpr auto promoted = [](const auto& op, c10::DeviceType device) {
@@ -80,48 +58,20 @@ constexpr auto promoted = [](const auto& op, c10::DeviceType device) {
 
 // ---------------------------------------------------------------- vmap
 
-// vmap's rules run before autocast's. They cast the operands here, before they check the dtypes.
-template <typename Op>
-std::pair<Tensor, Tensor> cast_under_autocast(const Op& op) {
-  constexpr auto device = c10::DeviceType::CUDA;
-  if (!op.self.is_cuda() || !at::autocast::is_autocast_enabled(device)) return {op.self, op.other};
-  const auto dtype = promoted(op, device);
-  return {at::autocast::cached_cast(dtype, op.self, device),
-          at::autocast::cached_cast(dtype, op.other, device)};
-}
-
 // All examples of vectors are the rows of one call of dot_rows, and so are the rows of all
 // examples.
 template <typename Op>
-Tensor dot_vmap(const Op& given) {
-  const auto [self, other] = cast_under_autocast(given);
-  const Op op{self, other};
+Tensor dot_vmap(const Op& op, const VmapLevel& level, const SymInt& examples) {
   check(op);
-  const VmapLevel level;
-  const auto examples = level.examples_of(op);
-  if (!examples.has_value()) return level.pass_on(op);
-  const Tensor left = level.unwrap(self).in_front(*examples);
-  const Tensor right = level.unwrap(other).in_front(*examples);
+  const Tensor left = level.unwrap(op.self).in_front(examples);
+  const Tensor right = level.unwrap(op.other).in_front(examples);
   if constexpr (std::is_same_v<Op, DotRows>) {
     const Tensor result = call(DotRows{left.flatten(0, 1), right.flatten(0, 1)});
-    const std::array<SymInt, 2> sizes{*examples, left.sym_size(1)};
+    const std::array<SymInt, 2> sizes{examples, left.sym_size(1)};
     return level.wrap(result.unflatten_symint(0, sizes), 0);
   } else {
     return level.wrap(call(DotRows{std::is_same_v<Op, Vdot> ? left.conj() : left, right}), 0);
   }
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  Ops::for_each([&]<typename Op>() { impl<Op, dot_vmap<Op>>(m); });
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
-  impl_out_functional<Dot, checked<Dot>>(m);
-  impl_out_functional<Vdot, checked<Vdot>>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
-  Ops::for_each([&]<typename Op>() { impl_autocast<Op, c10::DeviceType::CUDA, promoted>(m); });
 }
 
 // ---------------------------------------------------------------- derivatives
@@ -166,12 +116,19 @@ struct DotBackward : ProductNode {
   }
 };
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  Ops::for_each([&]<typename Op>() { impl_autograd<Op, DotBackward<Op>>(m); });
-  impl_out_without_derivatives<Dot, Vdot>(m);
-}
+// The kernels conjugate values as they read them, so a conjugated view is not copied first.
+using ReadsConjugate = Fallthrough<c10::DispatchKey::Conjugate>;
 
-TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { impl_counted<Out<Dot>, Out<Vdot>>(m); }
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  Ops::for_each([&]<typename Op>() {
+    register_op<Op, Cpu<dot_cpu<Op>>, Meta<dot_meta<Op>>, Grad<DotBackward<Op>>,
+                VmapAfterCast<dot_vmap<Op>, promoted, at::kCUDA>>(m);
+  });
+  OpList<Dot, Vdot>::for_each([&]<typename Op>() {
+    register_op<Out<Op>, CopiesToOut<checked<Op>, dot_cpu<Op>, dot_meta<Op>>, ReadsConjugate>(m);
+  });
+  OpList<Dot, Vdot, DotRows>::for_each([&]<typename Op>() { impl<Op, ReadsConjugate>(m); });
+}
 
 }  // namespace
 }  // namespace gpuopt::dot

@@ -81,15 +81,10 @@ struct Backward : ProductNode {
   at::Scalar number_;
 };
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  Ops::for_each([&]<typename Op>() { impl_autograd<Op, Backward<Op>>(m); });
-  impl_inplace_autograd<MulTensor, Backward<MulTensor>>(m);
-  impl_inplace_autograd<MulScalar, Backward<MulScalar>>(m);
-  impl_out_without_derivatives<MulTensor, MulScalar>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) {
-  impl_counted<Out<MulTensor>, Out<MulScalar>, Inplace<MulTensor>, Inplace<MulScalar>>(m);
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  Ops::for_each([&]<typename Op>() { impl<Op, Grad<Backward<Op>>>(m); });
+  impl<Inplace<MulTensor>, Grad<Backward<MulTensor>>>(m);
+  impl<Inplace<MulScalar>, Grad<Backward<MulScalar>>>(m);
 }
 
 }  // namespace

@@ -22,11 +22,6 @@ namespace {
 
 using at::Tensor;
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  Ops::for_each([&]<typename Op>() { define<Op>(m); });
-  define<Out<MulTensor>, Out<MulScalar>, Inplace<MulTensor>, Inplace<MulScalar>>(m);
-}
-
 const RegisterLadder ladder(kLadder, "mul(Tensor self, Tensor other, int step) -> Tensor");
 
 // The CPU kernels call ATen, except fma in floating-point types. Meta kernels of operators that
@@ -163,25 +158,7 @@ at::Tensor& mul_inplace_scalar_meta(const Inplace<MulScalar>& call) {
   return call.self;
 }
 
-void impl_written(torch::Library& m) {
-  impl<Out<MulTensor>, mul_out_aten>(m);
-  impl<Out<MulScalar>, mul_scalar_out_aten>(m);
-  impl<Inplace<MulTensor>, mul_inplace_aten>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  Ops::for_each([&]<typename Op>() { impl<Op, on_cpu<Op>>(m); });
-  impl_written(m);
-  impl<Inplace<MulScalar>, mul_inplace_scalar_cpu>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  Ops::for_each([&]<typename Op>() { impl<Op, on_meta<Op>>(m); });
-  impl_written(m);
-  impl<Inplace<MulScalar>, mul_inplace_scalar_meta>(m);
-}
-
-// ---------------------------------------------------------------- vmap, functionalization
+// ---------------------------------------------------------------- vmap
 
 // Aligns operands so that their batch dimensions match. A batched scalar has no dimensions to the
 // caller and one to the kernel, which can change type promotion. Such operands are cast to the
@@ -245,17 +222,18 @@ Tensor& mul_inplace_scalar_vmap(const Inplace<MulScalar>& call) {
   return call.self;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  Ops::for_each([&]<typename Op>() { impl_vmap<Op, on_examples<Op>>(m); });
-  impl<Inplace<MulTensor>, mul_inplace_vmap>(m);
-  impl<Inplace<MulScalar>, mul_inplace_scalar_vmap>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
-  impl_out_functional<MulTensor, checked<Out<MulTensor>>>(m);
-  impl_out_functional<MulScalar, checked<Out<MulScalar>>>(m);
-  impl_inplace_functional<MulTensor, checked<Inplace<MulTensor>>>(m);
-  impl_inplace_functional<MulScalar, checked<Inplace<MulScalar>>>(m);
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  Ops::for_each([&]<typename Op>() {
+    register_op<Op, Cpu<on_cpu<Op>>, Meta<on_meta<Op>>, Vmap<on_examples<Op>>>(m);
+  });
+  register_op<Out<MulTensor>, Cpu<mul_out_aten>, Meta<mul_out_aten>,
+              WritesOut<checked<Out<MulTensor>>>>(m);
+  register_op<Out<MulScalar>, Cpu<mul_scalar_out_aten>, Meta<mul_scalar_out_aten>,
+              WritesOut<checked<Out<MulScalar>>>>(m);
+  register_op<Inplace<MulTensor>, Cpu<mul_inplace_aten>, Meta<mul_inplace_aten>,
+              Batched<mul_inplace_vmap>, Writes<checked<Inplace<MulTensor>>>>(m);
+  register_op<Inplace<MulScalar>, Cpu<mul_inplace_scalar_cpu>, Meta<mul_inplace_scalar_meta>,
+              Batched<mul_inplace_scalar_vmap>, Writes<checked<Inplace<MulScalar>>>>(m);
 }
 
 }  // namespace

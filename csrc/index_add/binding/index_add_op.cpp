@@ -21,8 +21,6 @@ using Operand = VmapLevel::Operand;
 using at::Scalar;
 using c10::SymInt;
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<IndexAdd, Out<IndexAdd>, Inplace<IndexAdd>>(m); }
-
 const RegisterLadder ladder(
     kLadder, "index_add_(Tensor(a!) self, Tensor index, Tensor source, int step) -> Tensor(a!)");
 
@@ -65,13 +63,6 @@ Tensor& index_add_inplace_cpu(const Inplace<IndexAdd>& given) {
   return self;
 }
 
-// ATen's out= kernel is not used: it writes to out before it refuses an index.
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl<IndexAdd, index_add_cpu>(m);
-  impl_out<IndexAdd, checked<Out<IndexAdd>>, index_add_cpu>(m);
-  impl<Inplace<IndexAdd>, index_add_inplace_cpu>(m);
-}
-
 // ---------------------------------------------------------------- Meta: shapes, maybe symbolic
 
 Tensor index_add_meta(const IndexAdd& op) {
@@ -82,12 +73,6 @@ Tensor index_add_meta(const IndexAdd& op) {
 Tensor& index_add_inplace_meta(const Inplace<IndexAdd>& call) {
   check(call);
   return call.self;
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl<IndexAdd, index_add_meta>(m);
-  impl_out<IndexAdd, checked<Out<IndexAdd>>, index_add_meta>(m);
-  impl<Inplace<IndexAdd>, index_add_inplace_meta>(m);
 }
 
 // ---------------------------------------------------------------- vmap
@@ -140,16 +125,6 @@ Tensor& index_add_inplace_vmap(const Inplace<IndexAdd>& given) {
     return given.self;
   }
   return add_to(batched_at(self, 0, *examples), op.dim + 1, batched_at(source, 0, *examples));
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  impl_vmap<IndexAdd, index_add_vmap>(m);
-  impl<Inplace<IndexAdd>, index_add_inplace_vmap>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
-  impl_out_functional<IndexAdd, checked<Out<IndexAdd>>>(m);
-  impl_inplace_functional<IndexAdd, checked<Inplace<IndexAdd>>>(m);
 }
 
 // ---------------------------------------------------------------- derivatives
@@ -206,14 +181,14 @@ struct IndexAddBackward : GradNode {
   Saved index_{this};
 };
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  impl_autograd<IndexAdd, IndexAddBackward>(m);
-  impl_inplace_autograd<IndexAdd, IndexAddBackward>(m);
-  impl_out_without_derivatives<IndexAdd>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) {
-  impl_counted<Out<IndexAdd>, Inplace<IndexAdd>>(m);
+// ATen's out= kernel is not used: it writes to out before it refuses an index.
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  register_op<IndexAdd, Cpu<index_add_cpu>, Meta<index_add_meta>, Vmap<index_add_vmap>,
+              Grad<IndexAddBackward>>(m);
+  register_op<Out<IndexAdd>, CopiesToOut<checked<Out<IndexAdd>>, index_add_cpu, index_add_meta>>(m);
+  register_op<Inplace<IndexAdd>, Cpu<index_add_inplace_cpu>, Meta<index_add_inplace_meta>,
+              Batched<index_add_inplace_vmap>, Grad<IndexAddBackward>,
+              Writes<checked<Inplace<IndexAdd>>>>(m);
 }
 
 }  // namespace

@@ -17,10 +17,6 @@ using namespace autograd_names;
 using at::ScalarType;
 using at::Tensor;
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  Ops::for_each([&]<typename Op>() { define<Op, Out<Op>>(m); });
-}
-
 const RegisterLadder sum_ladder(kLadder, "reduce_sum(Tensor self, int step) -> Tensor");
 const RegisterLadder max_ladder(kMaxLadder.steps, "reduce_max(Tensor self, int step) -> Tensor");
 
@@ -49,14 +45,6 @@ Tensor reduce_cpu(const Op& op) {
   return call_aten(name_of<Op>(), dtype, " to reduce in", [&] { return by_aten(op, dtype); });
 }
 
-// ATen's out= kernels would resize out before they refuse a dtype.
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  Ops::for_each([&]<typename Op>() {
-    impl<Op, reduce_cpu<Op>>(m);
-    impl_out<Op, checked<Op>, reduce_cpu<Op>>(m);
-  });
-}
-
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
 template <typename Op>
@@ -65,15 +53,7 @@ Tensor reduce_meta(const Op& op) {
   return at::empty_symint(reduction.shape, op.self.options().dtype(reduction.dtype));
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  Ops::for_each([&]<typename Op>() {
-    impl<Op, reduce_meta<Op>>(m);
-    impl_out<Op, checked<Op>, reduce_meta<Op>>(m);
-  });
-}
-
-// ---------------------------------------------------------------- vmap, functionalization,
-// autocast
+// ---------------------------------------------------------------- vmap
 
 // The examples are dimension 0 of one call.
 template <typename Op>
@@ -96,17 +76,6 @@ Tensor reduce_vmap(const Op& op, const VmapLevel& level, const c10::SymInt&) {
     return level.wrap(call(Op{values, dims, keepdim, op.dtype}), 0);
   }
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  Ops::for_each([&]<typename Op>() { impl_vmap<Op, reduce_vmap<Op>>(m); });
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
-  Ops::for_each([&]<typename Op>() { impl_out_functional<Op, checked<Op>>(m); });
-}
-
-// As in ATen, the other reductions keep their dtype.
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) { impl_autocast_sum<ReduceSum>(m); }
 
 // ---------------------------------------------------------------- derivatives
 
@@ -238,16 +207,17 @@ Tensor sum_autograd(const Op& op, DispatchKeySet keys) {
   return differentiate<SumBackward<Op>>(op, keys);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  impl<ReduceSum, sum_autograd<ReduceSum>>(m);
-  impl<ReduceMean, sum_autograd<ReduceMean>>(m);
-  impl_autograd<ReduceMax, ExtremumBackward<ReduceMax>>(m);
-  impl_autograd<ReduceMin, ExtremumBackward<ReduceMin>>(m);
-  impl_out_without_derivatives<ReduceSum, ReduceMean, ReduceMax, ReduceMin>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) {
-  impl_counted<Out<ReduceSum>, Out<ReduceMean>, Out<ReduceMax>, Out<ReduceMin>>(m);
+// ATen's out= kernels would resize out before they refuse a dtype.
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  Ops::for_each([&]<typename Op>() {
+    register_op<Op, Cpu<reduce_cpu<Op>>, Meta<reduce_meta<Op>>, Vmap<reduce_vmap<Op>>>(m);
+    register_op<Out<Op>, CopiesToOut<checked<Op>, reduce_cpu<Op>, reduce_meta<Op>>>(m);
+  });
+  // As in ATen, the other reductions keep their dtype under autocast.
+  impl<ReduceSum, Autograd<sum_autograd<ReduceSum>>, AutocastSum>(m);
+  impl<ReduceMean, Autograd<sum_autograd<ReduceMean>>>(m);
+  impl<ReduceMax, Grad<ExtremumBackward<ReduceMax>>>(m);
+  impl<ReduceMin, Grad<ExtremumBackward<ReduceMin>>>(m);
 }
 
 }  // namespace

@@ -15,8 +15,6 @@ using namespace autograd_names;
 using at::ScalarType;
 using at::Tensor;
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<Cumsum, Out<Cumsum>, Inplace<Cumsum>>(m); }
-
 const RegisterLadder ladder(kLadder, "cumsum(Tensor self, int step) -> Tensor");
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
@@ -60,12 +58,6 @@ Tensor& cumsum_inplace_cpu(const Inplace<Cumsum>& call) {
   return call.self.copy_(scan_cpu(name, op));
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl<Cumsum, cumsum_cpu>(m);
-  impl_out<Cumsum, checked_out, cumsum_cpu>(m);
-  impl<Inplace<Cumsum>, cumsum_inplace_cpu>(m);
-}
-
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
 Tensor cumsum_meta(const Cumsum& op) {
@@ -78,14 +70,7 @@ Tensor& cumsum_inplace_meta(const Inplace<Cumsum>& call) {
   return call.self;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl<Cumsum, cumsum_meta>(m);
-  impl_out<Cumsum, checked_out, cumsum_meta>(m);
-  impl<Inplace<Cumsum>, cumsum_inplace_meta>(m);
-}
-
-// ---------------------------------------------------------------- vmap, functionalization,
-// autocast
+// ---------------------------------------------------------------- vmap
 
 Tensor cumsum_vmap(const Cumsum& op, const VmapLevel& level, const c10::SymInt&) {
   const auto& [self, dim, dtype, reverse, exclusive] = op;
@@ -106,18 +91,6 @@ Tensor& cumsum_inplace_vmap(const Inplace<Cumsum>& call) {
   gpuopt::call(Inplace<Cumsum>{{written, below, dtype, reverse, exclusive}, written});
   return call.self;
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  impl_vmap<Cumsum, cumsum_vmap>(m);
-  impl<Inplace<Cumsum>, cumsum_inplace_vmap>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
-  impl_out_functional<Cumsum, checked_out>(m);
-  impl_inplace_functional<Cumsum, checked_inplace>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) { impl_autocast_sum<Cumsum>(m); }  // not cumsum_
 
 // ---------------------------------------------------------------- derivatives
 
@@ -159,13 +132,13 @@ Tensor cumsum_autograd(const Cumsum& op, DispatchKeySet keys) {
   return differentiate<CumsumBackward>(op, keys);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  impl<Cumsum, cumsum_autograd>(m);
-  impl_out_without_derivatives<Cumsum>(m);
-  impl_inplace_autograd<Cumsum, CumsumBackward>(m);
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  register_op<Cumsum, Cpu<cumsum_cpu>, Meta<cumsum_meta>, Vmap<cumsum_vmap>,
+              Autograd<cumsum_autograd>, AutocastSum>(m);
+  register_op<Out<Cumsum>, CopiesToOut<checked_out, cumsum_cpu, cumsum_meta>>(m);
+  register_op<Inplace<Cumsum>, Cpu<cumsum_inplace_cpu>, Meta<cumsum_inplace_meta>,
+              Batched<cumsum_inplace_vmap>, Grad<CumsumBackward>, Writes<checked_inplace>>(m);
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { impl_counted<Out<Cumsum>, Inplace<Cumsum>>(m); }
 
 }  // namespace
 }  // namespace gpuopt::scan

@@ -15,8 +15,6 @@ namespace {
 using namespace autograd_names;
 using at::Tensor;
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<LinearRecurrence>(m); }
-
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
 // One multiplication and addition of ATen per position.
@@ -53,16 +51,12 @@ Tensor linear_recurrence_cpu(const LinearRecurrence& op) {
   return unfilled(sizes, b.options().dtype(call.dtype)).copy_(result);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { impl<LinearRecurrence, linear_recurrence_cpu>(m); }
-
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
 Tensor linear_recurrence_meta(const LinearRecurrence& op) {
   const Recurrence call = checked(op);
   return at::empty_symint(call.sizes, op.b.options().dtype(call.dtype));
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { impl<LinearRecurrence, linear_recurrence_meta>(m); }
 
 // ---------------------------------------------------------------- vmap
 
@@ -87,10 +81,6 @@ Tensor linear_recurrence_vmap(const LinearRecurrence& op, const VmapLevel& level
   const Tensor result =
       call(LinearRecurrence{factors.aligned(rank), values, own + 1, start, reverse, shifted});
   return level.wrap(logical == 0 ? result.squeeze(1) : result, 0);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  impl_vmap<LinearRecurrence, linear_recurrence_vmap>(m);
 }
 
 // ---------------------------------------------------------------- derivatives
@@ -236,7 +226,10 @@ Tensor linear_recurrence_autograd(const LinearRecurrence& op, DispatchKeySet key
   return differentiate<LinearRecurrenceBackward>(op, keys);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl<LinearRecurrence, linear_recurrence_autograd>(m); }
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  register_op<LinearRecurrence, Cpu<linear_recurrence_cpu>, Meta<linear_recurrence_meta>,
+              Vmap<linear_recurrence_vmap>, Autograd<linear_recurrence_autograd>>(m);
+}
 
 }  // namespace
 }  // namespace gpuopt::scan

@@ -10,18 +10,6 @@ namespace {
 
 using namespace autograd_names;
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  define<SelectiveScan, SelectiveScanBackward, SelectiveScanUpdate>(m);
-}
-
-// ---------------------------------------------------------------- CPU: ATen's kernels
-
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl<SelectiveScan, scan_checked>(m);
-  impl<SelectiveScanBackward, backward_checked>(m);
-  impl<SelectiveScanUpdate, update_checked>(m);
-}
-
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
 Outputs scan_meta(const SelectiveScan& op) {
@@ -52,15 +40,7 @@ Tensor update_meta(const SelectiveScanUpdate& op) {
   return at::empty_symint(op.x.sym_sizes(), op.x.options());
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl<SelectiveScan, scan_meta>(m);
-  impl<SelectiveScanBackward, backward_meta>(m);
-  impl<SelectiveScanUpdate, update_meta>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Negative, m) { impl_resolved<SelectiveScanUpdate>(m); }
-
-// ---------------------------------------------------------------- vmap, functionalization
+// ---------------------------------------------------------------- vmap
 
 // Weights have at most two dimensions. The other arguments have a batch.
 bool is_weight(const VmapLevel::Operand& operand) { return operand.logical_dim() <= 2; }
@@ -105,17 +85,6 @@ Tensor update_vmap(const SelectiveScanUpdate& op) {
                 "that vmap maps over, got one shared by all examples");
   }
   return update_checked(op);
-}
-
-// The gradients of the weights differ from example to example, so the examples can't be folded.
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  impl<SelectiveScan, scan_vmap>(m);
-  impl<SelectiveScanBackward, backward_checked>(m);
-  impl<SelectiveScanUpdate, update_vmap>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchDynamicLayerFrontMode, m) {
-  impl_transformed<SelectiveScanUpdate, update_checked>(m);
 }
 
 // ---------------------------------------------------------------- derivatives
@@ -183,13 +152,17 @@ Tensor update_autograd(const SelectiveScanUpdate& op, DispatchKeySet keys) {
   return write_below_autograd(op, keys);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  impl<SelectiveScan, scan_autograd>(m);
-  impl<SelectiveScanBackward, backward_autograd>(m);
-  impl<SelectiveScanUpdate, update_autograd>(m);
+// The gradients of the weights differ from example to example, so vmap can't fold the examples of
+// the backward.
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  register_op<SelectiveScan, Cpu<scan_checked>, Meta<scan_meta>, Batched<scan_vmap>,
+              Autograd<scan_autograd>>(m);
+  register_op<SelectiveScanBackward, Cpu<backward_checked>, Meta<backward_meta>,
+              Batched<backward_checked>, Autograd<backward_autograd>>(m);
+  register_op<SelectiveScanUpdate, Cpu<update_checked>, Meta<update_meta>, Batched<update_vmap>,
+              Autograd<update_autograd>, Counted, Resolved<c10::DispatchKey::Negative>,
+              Transformed<update_checked>>(m);
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { impl_counted<SelectiveScanUpdate>(m); }
 
 }  // namespace
 }  // namespace gpuopt::selective

@@ -4,16 +4,14 @@
 #include <tuple>
 
 #include "binding/op.h"
+#include "binding/optional.h"
 
 namespace gpuopt::selective {
 
 using at::Tensor;
-using TensorOption = std::optional<Tensor>;
 using Outputs = std::tuple<Tensor, Tensor>;  // out, last_state
 // Of u, delta, A, B, C, D, z and delta_bias. An argument that is not given has an empty gradient.
 using InputGradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
-
-inline bool is_given(const TensorOption& tensor) { return tensor.has_value() && tensor->defined(); }
 
 struct SelectiveScan {
   using Result = Outputs;

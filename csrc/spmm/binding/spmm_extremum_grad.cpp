@@ -188,7 +188,7 @@ SpmmArg::Result arg_autograd(const Op& op, DispatchKeySet keys) {
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   impl<SpmmArg, arg_autograd<SpmmArg>>(m);
-  impl_autograd<SpmmSelected, SelectedNode>(m);
+  impl<SpmmSelected, Grad<SelectedNode>>(m);
 }
 
 }  // namespace

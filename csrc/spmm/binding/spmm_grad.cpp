@@ -107,7 +107,7 @@ Tensor spmm_autograd(const Spmm& op, DispatchKeySet keys) {
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   impl<Spmm, spmm_autograd>(m);
-  impl_autograd<Sddmm, SddmmNode>(m);
+  impl<Sddmm, Grad<SddmmNode>>(m);
 }
 
 }  // namespace

@@ -5,20 +5,12 @@
 #include <tuple>
 
 #include "binding/op.h"
+#include "binding/optional.h"
 
 namespace gpuopt::spmm {
 
 using at::Tensor;
 using c10::SymInt;
-using TensorOption = std::optional<Tensor>;
-
-inline bool is_given(const TensorOption& tensor) { return tensor.has_value() && tensor->defined(); }
-inline TensorOption if_defined(const Tensor& tensor) {
-  return tensor.defined() ? TensorOption(tensor) : std::nullopt;
-}
-inline Tensor value_or_undefined(const TensorOption& tensor) {
-  return is_given(tensor) ? *tensor : Tensor();
-}
 
 // dense (..., K, N) without values or with (E) -> (..., M, N), and (K) -> (M). With values (E, H):
 // (..., K, H, F) -> (..., M, H, F).

@@ -133,23 +133,19 @@ Tensor sddmm_vmap(const Sddmm& op, const VmapLevel& level, const SymInt& example
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  impl_vmap<Spmm, spmm_vmap>(m);
-  impl_vmap<SpmmArg, arg_vmap>(m);
-  impl_vmap<SpmmSelected, selected_vmap>(m);
-  impl_vmap<Sddmm, sddmm_vmap>(m);
+  impl<Spmm, Vmap<spmm_vmap>>(m);
+  impl<SpmmArg, Vmap<arg_vmap>>(m);
+  impl<SpmmSelected, Vmap<selected_vmap>>(m);
+  impl<Sddmm, Vmap<sddmm_vmap>>(m);
 }
 
 // ---------------------------------------------------------------- autocast
 
 // Integers stay as they are.
-template <c10::DeviceType device>
-void impl_products(torch::Library& m) {
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   OpList<Spmm, Sddmm>::for_each(
-      [&]<typename Op>() { impl_autocast<Op, device, lower_precision>(m); });
+      [&]<typename Op>() { impl<Op, Autocast<lower_precision, at::kCUDA, at::kCPU>>(m); });
 }
-
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) { impl_products<c10::DeviceType::CUDA>(m); }
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCPU, m) { impl_products<c10::DeviceType::CPU>(m); }
 
 }  // namespace
 }  // namespace gpuopt::spmm

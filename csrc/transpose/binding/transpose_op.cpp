@@ -14,11 +14,6 @@ namespace {
 using namespace autograd_names;
 using at::Tensor;
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  define<Transpose2D>(m);
-  m.def(Form<CopyTransposed>::schema().c_str());
-}
-
 const RegisterLadder ladder(kLadder, "transpose2d(Tensor self, int step) -> Tensor");
 
 // clone() copies even if self.mT() is contiguous already, where contiguous() would return a view.
@@ -41,15 +36,6 @@ Tensor& copy_transposed_meta(const CopyTransposed& op) {
   return op.out;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl<Transpose2D, transpose2d_cpu>(m);
-  impl<CopyTransposed, copy_transposed_cpu>(m);
-}
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl<Transpose2D, transpose2d_meta>(m);
-  impl<CopyTransposed, copy_transposed_meta>(m);
-}
-
 // ---------------------------------------------------------------- derivatives
 
 // The operator is linear, and its adjoint is again transpose2d.
@@ -61,8 +47,6 @@ struct Transpose2DBackward : GradNode {
   variable_list gradients(const Tensor& grad) override { return {call(Transpose2D{grad})}; }
 };
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl_autograd<Transpose2D, Transpose2DBackward>(m); }
-
 // ---------------------------------------------------------------- vmap
 
 // The examples that vmap maps over become one more dimension of the batch.
@@ -72,7 +56,11 @@ Tensor transpose2d_vmap(const Transpose2D& op, const VmapLevel& level, const c10
   return level.wrap(call(Transpose2D{operand.aligned(operand.logical_dim())}), 0);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl_vmap<Transpose2D, transpose2d_vmap>(m); }
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  register_op<Transpose2D, Cpu<transpose2d_cpu>, Meta<transpose2d_meta>, Vmap<transpose2d_vmap>,
+              Grad<Transpose2DBackward>>(m);
+  register_private_op<CopyTransposed, Cpu<copy_transposed_cpu>, Meta<copy_transposed_meta>>(m);
+}
 
 }  // namespace
 }  // namespace gpuopt::transpose

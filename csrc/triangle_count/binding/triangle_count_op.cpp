@@ -10,10 +10,6 @@
 namespace gpuopt::triangle_count {
 namespace {
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  define<TriangleCount, OrientEdges, CountOriented, CountBlocks>(m);
-}
-
 // ---------------------------------------------------------------- all devices
 
 Tensor triangle_count(const TriangleCount& call) {
@@ -138,15 +134,6 @@ Tensor count_blocks_cpu(const CountBlocks& call) {
   return at::full({}, total, rows.options().dtype(at::kLong));
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  impl<TriangleCount, triangle_count>(m);
-  impl<OrientEdges, orient_cpu>(m);
-  impl<CountOriented, count_cpu>(m);
-  impl<CountBlocks, count_blocks_cpu>(m);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl<TriangleCount, triangle_count>(m); }
-
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
 Tensor counts_of(const Tensor& like, const c10::SymInt& vertices, bool per_vertex) {
@@ -179,13 +166,6 @@ Tensor count_blocks_meta(const CountBlocks& call) {
   return at::empty({}, call.ptr.options().dtype(at::kLong));
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  impl<TriangleCount, triangle_count_meta>(m);
-  impl<OrientEdges, orient_meta>(m);
-  impl<CountOriented, count_meta>(m);
-  impl<CountBlocks, count_blocks_meta>(m);
-}
-
 // ---------------------------------------------------------------- torch.vmap
 
 // Graphs of a batch have different numbers of edges once they are cleaned.
@@ -196,11 +176,13 @@ typename Op::Result refuse(const Op&) {
                               "expected tensors without a batch dimension, got examples");
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  impl<TriangleCount, refuse<TriangleCount>>(m);
-  impl<OrientEdges, refuse<OrientEdges>>(m);
-  impl<CountOriented, refuse<CountOriented>>(m);
-  impl<CountBlocks, refuse<CountBlocks>>(m);
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  register_op<TriangleCount, Cpu<triangle_count>, Cuda<triangle_count>, Meta<triangle_count_meta>,
+              Batched<refuse<TriangleCount>>>(m);
+  register_op<OrientEdges, Cpu<orient_cpu>, Meta<orient_meta>, Batched<refuse<OrientEdges>>>(m);
+  register_op<CountOriented, Cpu<count_cpu>, Meta<count_meta>, Batched<refuse<CountOriented>>>(m);
+  register_op<CountBlocks, Cpu<count_blocks_cpu>, Meta<count_blocks_meta>,
+              Batched<refuse<CountBlocks>>>(m);
 }
 
 }  // namespace

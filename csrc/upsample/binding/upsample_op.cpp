@@ -21,11 +21,6 @@ using at::Tensor;
 using c10::SymInt;
 using c10::SymIntArrayRef;
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  Ops::for_each([&]<typename Op>() { define<Op>(m); });
-  define<UpsampleNearest2dVec, UpsampleNearestExact2dVec>(m);
-}
-
 const RegisterLadder forward_ladder(
     kForwardLadder, "upsample_nearest2d(Tensor input, int[2] output_size, int step) -> Tensor");
 const RegisterLadder backward_ladder(kBackwardLadder,
@@ -55,10 +50,6 @@ Tensor upsample_cpu(const Op& op) {
   return call_aten(name_of<Op>(), op.from.scalar_type(), "", [&] { return by_aten(op); });
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  Ops::for_each([&]<typename Op>() { impl<Op, upsample_cpu<Op>>(m); });
-}
-
 // ---------------------------------------------------------------- Meta: shapes, maybe symbolic
 
 // The memory format of the result. A size that depends on data has no value to ask for. The format
@@ -80,10 +71,6 @@ Tensor upsample_meta(const Op& op) {
   const SymInt& width = kIsBackward<Op> ? sizes.in_width : sizes.out_width;
   const std::array<SymInt, 4> shape{sizes.batch, sizes.channels, height, width};
   return at::empty_symint(shape, op.from.options().memory_format(format_of(op.from)));
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  Ops::for_each([&]<typename Op>() { impl<Op, upsample_meta<Op>>(m); });
 }
 
 // ---------------------------------------------------------------- .vec: sizes or factors
@@ -134,17 +121,6 @@ Tensor upsample_vec(const Upsample2dVec<exact>& op) {
   return call(Upsample2d<exact>{from, scaled_to, (*factors)[0], (*factors)[1]});
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) {
-  impl<UpsampleNearest2dVec, upsample_vec<false>>(m);
-  impl<UpsampleNearestExact2dVec, upsample_vec<true>>(m);
-}
-
-// Without this, vmap does not see that the operator is a composite and loops over the examples.
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  impl<UpsampleNearest2dVec, upsample_vec<false>>(m);
-  impl<UpsampleNearestExact2dVec, upsample_vec<true>>(m);
-}
-
 // ---------------------------------------------------------------- vmap
 
 // Calls the operator with the examples of vmap as part of the batch. Each example is (N, C, H, W).
@@ -162,21 +138,6 @@ Tensor upsample_vmap(const Op& op, const VmapLevel& level, const SymInt& example
     result = call(Op{from, op.output_size, op.scales_h, op.scales_w});
   }
   return level.wrap(result.unflatten_symint(0, std::array<SymInt, 2>{examples, sizes.batch}), 0);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  Ops::for_each([&]<typename Op>() { impl_vmap<Op, upsample_vmap<Op>>(m); });
-}
-
-// ---------------------------------------------------------------- autocast
-
-// As in ATen, the forward runs in float32 on CUDA. The backward and CPU tensors have no autocast
-// policy.
-constexpr auto float32 = [](const auto&, c10::DeviceType) { return at::kFloat; };
-
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
-  impl_autocast<UpsampleNearest2d, c10::DeviceType::CUDA, float32>(m);
-  impl_autocast<UpsampleNearestExact2d, c10::DeviceType::CUDA, float32>(m);
 }
 
 // ---------------------------------------------------------------- derivatives
@@ -216,8 +177,19 @@ struct AdjointNode : GradNode {
   std::optional<double> scales_h_, scales_w_;
 };
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  Ops::for_each([&]<typename Op>() { impl_autograd<Op, AdjointNode<Op>>(m); });
+// As in ATen, the forward runs in float32 on CUDA. The backward and CPU tensors have no autocast
+// policy.
+constexpr auto float32 = [](const auto&, c10::DeviceType) { return at::kFloat; };
+
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  Ops::for_each([&]<typename Op>() {
+    register_op<Op, Cpu<upsample_cpu<Op>>, Meta<upsample_meta<Op>>, Vmap<upsample_vmap<Op>>,
+                Grad<AdjointNode<Op>>>(m);
+  });
+  impl<UpsampleNearest2d, Autocast<float32, at::kCUDA>>(m);
+  impl<UpsampleNearestExact2d, Autocast<float32, at::kCUDA>>(m);
+  register_op<UpsampleNearest2dVec, Composite<upsample_vec<false>>>(m);
+  register_op<UpsampleNearestExact2dVec, Composite<upsample_vec<true>>>(m);
 }
 
 }  // namespace
