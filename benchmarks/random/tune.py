@@ -1,7 +1,8 @@
 """Measures every path that supports a convolution, and fits the costs that choose among them.
 
-    python -m benchmarks tune conv1d                  measures, on each GPU there is, and fits
+    python -m benchmarks tune conv1d                  measures, on each GPU there is
     python -m benchmarks tune conv1d --fit            fits to the file of the last measurement, without a GPU
+    python -m benchmarks tune scan                    measures what the limits of a room's plans are worth (see limits.py)
 
 ``results/<gpu>/conv1d-paths.jsonl`` has a line for each problem, dtype and pass, with the microseconds of each path and of ATen. Device
 time, as in :mod:`benchmarks.harness.timer`, with fewer samples: paths are compared with each other within one problem.
@@ -23,6 +24,7 @@ import torch
 
 import torch_ops  # noqa: F401
 from benchmarks.harness import command, machine, report, timer
+from benchmarks.random import limits
 from benchmarks.rooms import convolutions
 
 PASSES = ("output", "grad_input", "grad_weight")
@@ -79,7 +81,7 @@ LAYERS = [
 
 
 # Seeds of samples that no published page reports.
-SEEDS = (620, 621, 622, 623)
+SEEDS = (620, 621, 622, 623, 624, 625)
 
 
 def wide_groups(count: int, seed: int) -> list[Problem]:
@@ -95,13 +97,42 @@ def wide_groups(count: int, seed: int) -> list[Problem]:
     return list(found)
 
 
+def one_group(count: int, seed: int) -> list[Problem]:
+    """9 to 64 input channels and one group: first and last layers of codecs, vocoders and classifiers."""
+    draw = random.Random(seed)
+    found: dict[Problem, None] = {}
+    while len(found) < count:
+        channels, taps, stride = draw.randint(9, 64), draw.choice((1, 3, 5, 7, 15)), draw.choice((1, 1, 1, 2, 4))
+        out_channels = draw.choice((1, 1, draw.randint(2, 16), draw.randint(17, 64), draw.randint(65, 256)))
+        length = int(2 ** draw.uniform(6, 16))
+        batch = int(2 ** draw.uniform(0, 5))
+        if batch * max(channels, out_channels) * length <= 1 << 24:
+            found[Problem(batch, channels, length, taps, out_channels, stride, taps // 2)] = None
+    return list(found)
+
+
+def short_filters(count: int, seed: int) -> list[Problem]:
+    """Depthwise layers of 2 to 4 taps whose results are as long as the input, or as long as a causal one's."""
+    draw = random.Random(seed)
+    found: dict[Problem, None] = {}
+    while len(found) < count:
+        taps, channels = draw.choice((2, 3, 3, 4, 4)), 8 * draw.randint(8, 512)
+        length, batch = 8 * int(2 ** draw.uniform(3, 10)), int(2 ** draw.uniform(0, 4))
+        if batch * channels * length <= 1 << 25:
+            padding = 1 if taps == 3 else taps - 1
+            found[depthwise(batch, channels, length, taps, padding=padding)] = None
+    return list(found)
+
+
 def shapes(count: int) -> list[Problem]:
-    """Layers, and random problems of four classes."""
+    """Layers, and random problems of six classes."""
     lists = [
         convolutions.sample(150, SEEDS[0])[:count],
         convolutions.sample(150, SEEDS[1], convolutions.FEW_VALUES)[:count],
         convolutions.sample(100, SEEDS[2], 1 << 23)[:count],
         wide_groups(40, SEEDS[3])[:count],
+        one_group(60, SEEDS[4])[:count],
+        short_filters(24, SEEDS[5])[:count],
     ]
     mixed = [problem for problems in itertools.zip_longest(*lists) for problem in problems if problem]
     return list(dict.fromkeys([*LAYERS, *mixed]))
@@ -283,7 +314,7 @@ class Measured:
 
 
 ATEN = {"output": "aten_forward", "grad_input": "aten_input_gradient", "grad_weight": "aten_weight_gradient"}
-DENSE, MOST_CHANNELS = 96, 8  # kDenseWeights and kMostChannels of policy.h
+DENSE = 96  # kDenseWeights of policy.h
 
 
 def aten_terms(p: Problem, item: int, scatter: bool) -> list[float]:
@@ -310,8 +341,7 @@ def evidence(path: Path) -> list[Measured]:
         tensors = (x, w, g)
         chosen, terms = paths(problem, row["what"], tensors, multiprocessors=132)
         terms = {name: of for name, of in terms.items() if of}
-        channels = problem.channels // problem.groups
-        if channels * (problem.out_channels // problem.groups) >= DENSE or channels > MOST_CHANNELS:
+        if problem.channels // problem.groups * (problem.out_channels // problem.groups) >= DENSE:
             terms["aten"] = aten_terms(problem, dtype.itemsize, x.stride(2) != 1 and problem.length > 1)
         measured.append(Measured(row, problem, row["us"], terms, chosen))
     return measured
@@ -463,20 +493,22 @@ def choose(m: Measured, coefficients: dict) -> str:
 
 def main(argv: list[str]) -> int:
     parser = command.measuring("tune", __doc__, "/conv1d-paths.jsonl")
-    parser.add_argument("room", choices=["conv1d"])
+    parser.add_argument("room", choices=["conv1d", *limits.FAMILIES])
     parser.add_argument("--fit", action="store_true", help="fit to an evidence file, without measuring")
     parser.add_argument(
         "--layout", choices=convolutions.LAYOUTS, help="measure this layout alone, and keep the lines of the others"
     )
     parser.add_argument("--count", type=int, default=150, help="random shapes of each list, at most")
     parser.add_argument("--part", help=argparse.SUPPRESS)
-    parser.set_defaults(out=EVIDENCE)
     arguments = parser.parse_args(argv)
+    arguments.out = arguments.out or (EVIDENCE if arguments.room == "conv1d" else limits.EVIDENCE)
+    if arguments.room != "conv1d":
+        return limits.measure_part(arguments) or 0 if arguments.part else limits.measure(arguments, argv)
     if arguments.part:
         measure_part(arguments)
         return 0
-    if not arguments.fit and (code := measure_all(arguments, argv)):
-        return code
+    if not arguments.fit:
+        return measure_all(arguments, argv)
     measured = evidence(arguments.out)
     print("compiled:", quality(measured, [m.chosen for m in measured]))
     coefficients = fit(measured)

@@ -13,12 +13,6 @@ namespace gpuopt {
 inline bool is_autocasting(c10::DeviceType device) {
   return at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device);
 }
-
-// ATen's policy for products: autocast's lower precision. Integers stay as they are.
-constexpr auto lower_precision = [](const auto& /*op*/, c10::DeviceType device) {
-  return at::autocast::get_lower_precision_fp_from_device_type(device);
-};
-
 namespace detail {
 
 template <auto dtype_of, typename Op>

@@ -115,4 +115,10 @@ inline constexpr Costs kWeightGeneral = {
     {0.8827, 1.318, {0.2379, 0.4718, 0.003267, 0.01683, 0.002804}},
     {0.9785, 0.8134, {0.3425, 0.385, 0.009168, 0.009168, 0.03983}},
 };
+inline constexpr Costs kTapGemm = {
+    {4, 1, {1, 0.01, 0.002, 2, 1}},
+};
+inline constexpr Costs kWeightTapGemm = {
+    {4, 1, {1, 0.01, 0.002, 2, 1}},
+};
 }  // namespace gpuopt::conv1d::costs

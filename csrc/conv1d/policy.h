@@ -8,30 +8,13 @@
 
 namespace gpuopt::conv1d {
 
-// Up to this many input channels per group, all paths are tried. The limit is higher for groups of
-// one output channel, which leave tensor cores nearly empty. Above the limit, fp16 and bf16 choose
-// implicit GEMM if it supports the problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels),
-// then the tap GEMM if has_many_taps(), else ATen.
-constexpr int64_t kMostChannels = 8, kMostIntoOne = 64;
-// Whether tap GEMMs are chosen for several groups in fp16 and bf16. cuDNN lacks fast kernels for
-// groups of many channels (H200, 3 to 15 taps: 1.6 to 5.7 times as long). Tap GEMMs pad a group to
-// 16 channels, so that groups of fewer channels need more taps.
-inline bool has_many_taps(int64_t groups, int64_t channels, int64_t taps) {
-  return groups > 1 && taps >= (channels > 16 ? 3 : 16);
-}
-// Whether tap GEMMs are chosen. They copy signals of any layout.
+// Up to this many input channels per group, paths are tried. The costs are fitted to no more.
+constexpr int64_t kMostChannels = 64;
+// Whether tap GEMMs are nearly always chosen (MEASUREMENTS.md): cuDNN lacks fast kernels for groups
+// of many channels. Tap GEMMs copy signals of any layout.
 inline bool is_by_taps(bool is_half, int64_t groups, int64_t in, int64_t out, int64_t taps) {
-  return is_half && in > most_gemm_channels(is_half) && in <= kTapGemmChannels &&
-         out <= kTapGemmChannels && has_many_taps(groups, in, taps);
-}
-// Whether plan() may choose a path. It needs only the weight: groups, input and output channels per
-// group, and taps. False is wrong for one class: implicit GEMM for input gradients of stride 1 in
-// fp16 and bf16, if a group has few output channels.
-inline bool may_have_path(bool is_half, int64_t groups, int64_t in, int64_t out, int64_t taps) {
-  return in <= (out == 1  ? kMostIntoOne
-                : is_half ? most_gemm_channels(is_half)
-                          : kMostChannels) ||
-         is_by_taps(is_half, groups, in, out, taps);
+  return is_half && groups > 1 && in > most_gemm_channels(is_half) && in <= kTapGemmChannels &&
+         out <= kTapGemmChannels && taps >= 3;
 }
 // ATen is tried from this many weights per tap and group. Below, cuDNN uses no tensor cores, and is
 // faster than all paths by over 2 % in 1.5 % of 3,111 measured problems (conv1d-paths.jsonl).
@@ -42,9 +25,7 @@ namespace detail {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 inline double cost_of_aten(const Problem& p, Pass pass) {
-  const int64_t weights = p.from.channels * p.to.channels;
-  const bool tried = weights >= kDenseWeights || p.from.channels > kMostChannels;
-  if (!tried) return kNever;
+  if (p.from.channels * p.to.channels < kDenseWeights) return kNever;
   const Costs& costs = pass == Pass::kForward         ? costs::kAtenForward
                        : pass == Pass::kInputGradient ? costs::kAtenInputGradient
                                                       : costs::kAtenWeightGradient;
@@ -98,23 +79,7 @@ inline std::pair<Problem, Problem> halves_of(const Problem& problem, int64_t cha
 }
 
 inline void choose(Plan& plan, const Problem& p, Pass pass, const Device& device) {
-  if (p.from.channels > (p.to.channels == 1 ? kMostIntoOne : kMostChannels)) {
-    const bool by_taps = has_many_taps(p.groups, p.from.channels, p.taps);
-    if (pass == Pass::kWeightGradient) {
-      const auto gemm = by_taps ? WeightTapGemmPlan::make(p, device) : std::nullopt;
-      if (gemm) plan.path = WeightGradientPath(*gemm);
-      return;
-    }
-    if (pass == Pass::kInputGradient && !has_unit_stride(p)) return;
-    if (!is_half(p)) return;
-    const Problem laid = pass == Pass::kForward ? p : transposed(p);
-    if (const auto gemm = ImplicitGemmPlan::make(laid, device)) {
-      plan.path = ForwardPath(*gemm);
-    } else if (const auto taps = by_taps ? TapGemmPlan::make(laid, device) : std::nullopt) {
-      plan.path = ForwardPath(*taps);
-    }
-    return;
-  }
+  if (p.from.channels > kMostChannels) return;
   double least = cost_of_aten(p, pass);
   for_each_path(p, pass, device, [&](const auto& path, const Problem& laid) {
     const double cost = cost_of_path(path, laid, device);

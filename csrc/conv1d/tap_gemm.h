@@ -64,6 +64,11 @@ struct TapGemmResult {
   Activation activation;
 };
 
+// Time grows with the bytes that copies read and write, in units of 3 MB.
+inline double copied_by(const ChannelsLastCopy& a, const ChannelsLastCopy& b) {
+  return 64 * (static_cast<double>(a.lanes) + b.lanes) / 3e6;
+}
+
 inline bool has_tap_gemm(const Problem& p) {
   return is_half(p) && p.from.channels <= kTapGemmChannels && p.to.channels <= kTapGemmChannels &&
          positions_in_32_bits(p);

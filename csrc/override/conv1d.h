@@ -95,8 +95,7 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, cons
     const bool is_own =
         in == 1 || (conv1d::is_by_taps(is_half, groups, in, out, taps) && !of.transposed);
     if (conv1d::is_channels_last(input) && !is_own) return Reason::kLayout;
-    return conv1d::may_have_path(is_half, groups, in, out, taps) ? Reason::kTaken
-                                                                 : Reason::kAtenIsFaster;
+    return in <= conv1d::kMostChannels ? Reason::kTaken : Reason::kAtenIsFaster;
   });
 }
 

@@ -28,6 +28,7 @@ struct TapGemmArgs {
 
 struct TapGemmPlan : PathPlan<TapGemmArgs> {
   static constexpr const char* kName = "tap_gemm";
+  static constexpr const Costs& kCosts = costs::kTapGemm;
   ChannelsLastCopy from, weight;
   int rows;  // tiles of 16 channels
 
@@ -108,6 +109,14 @@ struct TapGemmPlan : PathPlan<TapGemmArgs> {
     args.vecs = divide_by(2 * steps);
     args.stage_vecs = divide_by(2 * steps * best->stage_taps);
     return plan;
+  }
+
+  Terms terms(const Problem&, const Device& device) const {
+    const auto mma = static_cast<double>(args.split_taps * args.vecs.divisor / 2 * rows);
+    const double splits = args.splits.divisor > 1 ? args.splits.divisor : 0;
+    // Terms: copies, mma per warp and per SM, second launch, partial sums.
+    return {copied_by(from, weight), mma, mma * blocks_per_sm(launch, device) * launch.threads / 32,
+            splits > 0 ? 1.0 : 0.0, splits * args.count / 1e6};
   }
 };
 

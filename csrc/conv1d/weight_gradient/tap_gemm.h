@@ -23,6 +23,7 @@ struct WeightTapGemmArgs {
 
 struct WeightTapGemmPlan : PathPlan<WeightTapGemmArgs> {
   static constexpr const char* kName = "weight_tap_gemm";
+  static constexpr const Costs& kCosts = costs::kWeightTapGemm;
   ChannelsLastCopy from, grad;
   int rows;  // tiles of 16 channels
 
@@ -76,6 +77,14 @@ struct WeightTapGemmPlan : PathPlan<WeightTapGemmArgs> {
     args.splits = divide_by(splits);
     args.groups = divide_by(p.groups);
     return plan;
+  }
+
+  Terms terms(const Problem&, const Device& device) const {
+    const double splits = args.splits.divisor;
+    const double mma = std::ceil(args.units / splits) * rows * rows;
+    // Terms: copies, mma per warp and per SM, second launch, partial sums.
+    return {copied_by(from, grad), mma, mma * blocks_per_sm(launch, device) * launch.threads / 32,
+            splits > 1 ? 1.0 : 0.0, splits > 1 ? splits * static_cast<double>(args.weights) / 1e6 : 0};
   }
 };
 
