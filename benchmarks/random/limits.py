@@ -112,7 +112,7 @@ OTHERS: dict[str, dict[str, tuple[float, ...]]] = {
         "short_row_vecs": (2,),
         "tile_row_bytes": (0, 4096),
         "tile_bytes": (8 << 10, 32 << 10),
-        "tile_blocks": (0, 96),
+        "tile_blocks": (1, 96),
         "tile_least_bytes": (3 << 10, 16 << 10),
         "wide": (16, 64),
         "wide_short": (32,),
