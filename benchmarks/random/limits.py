@@ -68,16 +68,12 @@ OTHERS: dict[str, dict[str, tuple[float, ...]]] = {
         "split_groups": (1, NEVER),
         "short_row_vecs": (4,),
         "tile_row_bytes": (0, 4096),
-        "tile_bytes": (8 << 10, 32 << 10),
-        "once_from": (0, NEVER),
-        "once_below": (NEVER,),
+        "tile_bytes": (4 << 10, 16 << 10),
     },
     "elementwise": {
         "small": (0, NEVER),
         "tile_side": (8, NEVER),
         "narrow_values": (0, NEVER),
-        "narrow_rows": (0, NEVER),
-        "narrow_bytes": (0, NEVER),
         "packed_parts": (1, 8),
         "four_values": (0, NEVER),
         "two_vecs": (0, NEVER),
@@ -93,12 +89,8 @@ OTHERS: dict[str, dict[str, tuple[float, ...]]] = {
         "max_parts": (128, 8192),
         "sort_traffic": (0, NEVER),
         "sort_entry_traffic": (0, 480),
-        "cached_traffic": (0.6, 10),
         "added_traffic": (0.8, 12),
-        "cached_self_bytes": (0, NEVER),
         "sort_source_bytes": (0, NEVER),
-        "sort_entries": (0, NEVER),
-        "sort_repeats": (0, NEVER),
         "sort_row_bytes": (0, NEVER),
     },
     "reduce": {
@@ -148,12 +140,9 @@ OTHERS: dict[str, dict[str, tuple[float, ...]]] = {
         "narrow": (2, 8),
         "narrow_values": (2, 32),
         "wide_blocks": (0, NEVER),
-        "shared_values": (0, NEVER),
         "alone_columns": (0, NEVER),
         "alone_rows": (0, NEVER),
-        "skewed_length": (0, NEVER),
         "skewed_rows": (0, NEVER),
-        "skewed_values": (0, NEVER),
     },
     "selective_scan": {
         "wave_sms": (66, 264),
@@ -166,7 +155,7 @@ OTHERS: dict[str, dict[str, tuple[float, ...]]] = {
         "max_sets": (1, 8),
     },
     "transpose": {"unaligned_tiles": (0, NEVER), "part_strips": (0, NEVER), "engine_rows": (0, NEVER)},
-    "upsample": {"read_once_from": (0, NEVER), "read_once_to": (0, NEVER)},
+    "upsample": {},
 }
 
 # ---------------------------------------------------------------- plans

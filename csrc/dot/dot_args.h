@@ -28,7 +28,7 @@ struct LineArgs {
   int64_t vecs;
   uint32_t tail;  // values after the last vector
   Target target;
-  bool read_once, conjugate_self, conjugate_out;
+  bool conjugate_self, conjugate_out;
 };
 
 // Arguments of the other kernels. Strides are in elements.
@@ -43,9 +43,8 @@ struct Args {
   uint32_t rows_per_lane;  // rows that a thread reads
   Target target;
   bool rows_first;  // neighbouring threads read neighbouring rows
-  // read_once: loads are streaming, so their data leaves the caches first. Two flags of conjugation
-  // are enough: conj(a) conj(b) = conj(a b), and a conj(b) = conj(conj(a) b).
-  bool read_once, conjugate_self, conjugate_out;
+  // Two flags are enough: conj(a) conj(b) = conj(a b), and a conj(b) = conj(conj(a) b).
+  bool conjugate_self, conjugate_out;
 };
 
 // ---------------------------------------------------------------- Paths

@@ -8,7 +8,7 @@
 #include "common/strided.h"
 #include "dot/dot_args.h"
 #include "dot/dot_tuning.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::dot {
 
@@ -267,14 +267,12 @@ inline Plan make_plan(const Problem& problem, const Device& device, const Tuning
 
   const bool is_split = blocks.splits > 1, has_sums = is_split && !problem.atomic;
   const size_t item = size_of(problem.dtype);
-  const int64_t bytes = 2 * problem.rows * problem.size * static_cast<int64_t>(item);
   std::visit(
       [&, &blocks = blocks](auto& own) {
         own.args.self = problem.self.data;
         own.args.tensor = problem.tensor.data;
         own.args.to = has_sums ? nullptr : problem.out;
         own.args.target = has_sums ? Target::kWorkspace : is_split ? Target::kAtomic : Target::kOut;
-        own.args.read_once = bytes >= tuning.once_from && bytes < tuning.once_below;
         own.args.conjugate_self = problem.self.conjugate != problem.tensor.conjugate;
         own.args.conjugate_out = problem.tensor.conjugate;
         detail::set_rows(own.args, problem, blocks);
@@ -330,7 +328,6 @@ void describe(const Plan& plan, F&& f) {
         f("tensor", path.args.tensor);
         f("to", path.args.to);
         f("target", path.args.target);
-        f("read_once", path.args.read_once);
         f("conjugate_self", path.args.conjugate_self);
         f("conjugate_out", path.args.conjugate_out);
         describe(path.args, f);

@@ -54,13 +54,11 @@ constexpr int kFinishThreads = 512;  // threads per block of finish_kernel, at m
 // tile_row_bytes:
 //   (2^23,3): 63 / 38 through shared memory, 96 / 100 value by value.
 //   (2^25,1): 100 / 77 through shared memory, 350 / 368 value by value.
-// once_from, once_below (streaming loads):
-//   2^24 values: 40.3 / 24.1 with, 44.5 / 26.9 without. 2^25: 72.5 / 40.7 with, 74.4 / 45.3
-//   without. 2^26 in f32: 136 with, 133 without. Streaming is slower for operands much larger than
-//   the L2.
+// tile_bytes, for 16 and 8 KB:
+//   (461648,2) in f16: 6.7, 4.3. (7312,5) in bf16: 2.29, 1.63 (limits.jsonl).
 // Line blocks of atomic_tuning(), 2^25 values in bf16:
 //   1056 blocks of 256 threads (8 per SM) lose 72% of the result, one large block per SM 0.4%.
-// Not measured: kFinishThreads, kValueUnroll, kWideUnroll, tile_bytes, once_from, and the other
+// Not measured: kFinishThreads, kValueUnroll, kWideUnroll, and the other
 // constants of atomic_tuning().
 struct Tuning {
   int line_blocks = 8;          // per SM, if a row on path "line" is split
@@ -76,12 +74,10 @@ struct Tuning {
   int64_t split_groups = 4;
   int64_t short_row_vecs = 16;    // vectors of a row on path "short rows", at most
   int64_t tile_row_bytes = 1024;  // bytes of a row on path "tile", at most
-  int64_t tile_bytes = 16 << 10;  // bytes of a tile in shared memory, about
-  // Operands of at least once_from and less than once_below bytes use streaming loads.
-  int64_t once_from = 16 << 20, once_below = 384 << 20;
+  int64_t tile_bytes = 8 << 10;  // bytes of a tile in shared memory, about
   int64_t launch_blocks = kMaxIndex32;  // the most blocks of a launch
 
-  GPUOPT_DESCRIBE(line_blocks, row_blocks, shifted_blocks, value_blocks, line_threads, unsplit_vecs, unsplit_values, split_groups, short_row_vecs, tile_row_bytes, tile_bytes, once_from, once_below, launch_blocks)
+  GPUOPT_DESCRIBE(line_blocks, row_blocks, shifted_blocks, value_blocks, line_threads, unsplit_vecs, unsplit_values, split_groups, short_row_vecs, tile_row_bytes, tile_bytes, launch_blocks)
 };
 
 // The constants of sums that are added atomically. Every block makes one atomic addition, and every

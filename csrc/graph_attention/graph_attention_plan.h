@@ -8,7 +8,7 @@
 
 #include "graph_attention/graph_attention_problem.h"
 #include "rows/rows_plan.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::graph_attention {
 

@@ -16,7 +16,7 @@
 #include "common/launch_shape.h"
 #include "common/workspace.h"
 #include "common/describe.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::index_sort {
 

@@ -9,7 +9,7 @@
 #include "reduce/reduce_args.h"
 #include "reduce/reduce_columns_config.h"
 #include "reduce/reduce_rows_config.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::reduce {
 

@@ -20,7 +20,7 @@
 #include "common/strided.h"
 #include "rows/rows_problem.h"
 #include "rows/rows_tiles.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::rows {
 

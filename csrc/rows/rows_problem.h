@@ -36,7 +36,7 @@ struct Rows {
 
 // out[b, r] = reduce over the entries e of row r: value[entry[e]] * dense[b, index[e]].
 struct ReduceProblem {
-  static constexpr const char* kPlanner = "rows.reduce";  // see common/limits.h
+  static constexpr const char* kPlanner = "rows.reduce";  // see common/tuning.h
   Matrix matrix;
   Reduce reduce = Reduce::kSum;
   DType dtype = DType::kFloat32;  // of value, dense and out: float16 to float64, int32 or int64

@@ -140,9 +140,8 @@ inline void plan_rows(Layout& layout, const Problem& problem, const Kernels& ker
   layout.units = kernels.single_units;
   const bool in_order = rows_are_in_order(problem);
   const bool alike = in_order && rows_are_alike(problem, layout, kernels.values);
-  const bool long_and_many = length >= tuning.skewed_length && layout.rows >= tuning.skewed_rows &&
-                             layout.rows * length >= tuning.skewed_values;
-  const bool skewed = in_order && !alike && long_and_many;
+  const bool skewed =
+      in_order && !alike && length >= kShortRow && layout.rows >= tuning.skewed_rows;
   // Rows behind each other are aligned as a whole, whatever their length.
   const int64_t vec_chunk = 32 * kernels.units * kernels.values;
   const bool dense =
@@ -311,11 +310,7 @@ inline void plan_columns(Layout& layout, const Problem& problem, const Kernels& 
     return plan_unit_columns(layout, problem, kernels, tuning);
   }
   if (fit_alone(layout, problem, inner, tuning)) return plan_alone(layout, problem.scanned.size);
-  const auto bytes = std::max<size_t>(kernels.value_bytes, problem.item(1));
-  const int64_t values = layout.rows * layout.column.size * problem.scanned.size;
-  if (inner && (bytes > 2 || values < tuning.shared_values)) {
-    return plan_unit_columns(layout, problem, kernels, tuning);
-  }
+  if (inner) return plan_unit_columns(layout, problem, kernels, tuning);
   plan_shared_columns(layout, problem, kernels, tuning);
 }
 
@@ -360,7 +355,7 @@ inline Layout make_layout(const Problem& problem, const Kernels& kernels, const 
     const int64_t length = problem.scanned.size;
     const bool is_short =
         by_rows.path == Path::kPacked ||
-        (length < tuning.skewed_length && by_rows.rows * length >= tuning.shared_values &&
+        (length < kShortRow && by_rows.rows * length >= kManyShortValues &&
          rows_are_in_order(problem));
     columns = is_short && by_rows.values == 1 && kernels.values > 1;
   }

@@ -10,7 +10,7 @@
 #include "common/launch_shape.h"
 #include "common/parts.h"
 #include "scan/scan_layout.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::scan {
 

@@ -51,6 +51,9 @@ constexpr uint32_t kGroup = kRun * kRun;
 //   (262144, 128) dim 0                     160.1, 137.8, 126.2
 //   recurrence, (32768, 1024) dim 0         255.7, 211.8, 189.7
 //   2^14                                                              5.03, 3.87
+// Rows of fewer values that no vectors fit, with so many values in all, are columns.
+constexpr int64_t kShortRow = 512, kManyShortValues = 1 << 22;
+
 struct Tuning {
   // Rows are split over blocks if there are fewer rows than this, two for each of 132 SMs. On an
   // H200, in us, split and not (scan-paths.jsonl): (527, 8300) 17.5, 11.4; (300, 40000) 39.4, 34.5;
@@ -74,15 +77,7 @@ struct Tuning {
   int narrow = 4;
   int narrow_values = 8;
   int64_t wide_blocks = 528;
-  // Columns without aligned vectors that are innermost in both tensors: a block copies tiles
-  // together if values have 2 bytes and are at least this many. On an H200, in us, with single
-  // values and with tiles (2026-11-27), dim 0, and dim 1 if there are three:
-  //                     f16             f32                             f16            f32
-  //   (1641, 33)        4.7,  11.1      4.8,   9.0   (4096, 16, 250)    53.4,  48.5    50.2,  55.8
-  //   (11160, 155)     18.8,  22.4     19.1,  24.9   (2048, 50, 333)   123.1, 104.9   111.7, 158.6
-  //   (2000000, 3)     49.5,  35.6     51.6,  52.5   (1024498, 19)     134.4,  89.9   135.3, 216.5
-  int64_t shared_values = 1 << 22;
-  // Threads scan such columns alone if there are so many for each row, up to a number of rows.
+  // Threads scan columns that no vectors fit alone if there are so many for each row, up to a number of rows.
   // On an H200, in us, otherwise and alone (benchmarks/results/nvidia-h200/scan-paths.jsonl):
   //                     f16              f32                           bf16
   //   (64, 20001)       4.7,   6.1                   (270, 16, 63)     4.6,  3.6
@@ -91,10 +86,9 @@ struct Tuning {
   //   (2048, 50, 333)  95.3,  54.5    107,  99       (512, 50001)      125,   46
   int64_t alone_columns = 512;
   int64_t alone_rows = 64;
-  // Rows that begin elsewhere in a vector than their results are read in vectors if they are so
-  // long, so many, and have so many values in all, else value by value. Many shorter ones are
-  // columns that lie across memory. On an H200, in us, value by value, in vectors, and as columns
-  // (the same file):
+  // Rows that begin elsewhere in a vector than their results are read in vectors if there are so
+  // many, else value by value. Many shorter ones are columns that lie across memory. On an H200, in
+  // us, value by value, in vectors, and as columns (the same file):
   //                      f16                f32
   //   (17312, 5100)      329, 147, 233      301, 216, 312
   //   (4096, 1000)        20,  10,  19       19,  17,  25
@@ -102,16 +96,14 @@ struct Tuning {
   //   (339, 6277)       19.0, 7.4          18.3, 8.7
   //   (500, 1000)        4.1, 6.2           3.8, 4.4
   //   (64, 30000)       18.5, 15.9         18.2, 21.6
-  int64_t skewed_length = 512;
   int64_t skewed_rows = 132;
-  int64_t skewed_values = 3 << 18;
   // Loads of a record, at most, before a block computes what it waits for. A load takes about 0.7
   // us.
   uint64_t patience = 1 << 17;
   // Rows, columns and blocks of a launch, at most.
   int64_t launch_limit = kMaxIndex32;
 
-  GPUOPT_DESCRIBE(split_rows_below, split_columns_below, unsplit_tiles, many_tiles, most_tile_times, narrow, narrow_values, wide_blocks, shared_values, alone_columns, alone_rows, skewed_length, skewed_rows, skewed_values, patience, launch_limit)
+  GPUOPT_DESCRIBE(split_rows_below, split_columns_below, unsplit_tiles, many_tiles, most_tile_times, narrow, narrow_values, wide_blocks, alone_columns, alone_rows, skewed_rows, patience, launch_limit)
 };
 
 }  // namespace gpuopt::scan

@@ -9,7 +9,7 @@
 #include "common/export.h"
 #include "common/workspace.h"
 #include "index_sort/index_sort.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::segment {
 

@@ -9,7 +9,7 @@
 #include "common/index.h"
 #include "selective_scan/selective_scan_args.h"
 #include "common/describe.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::selective {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "rows/rows_plan.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::spmm {
 

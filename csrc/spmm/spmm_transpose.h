@@ -16,7 +16,7 @@
 #include "common/workspace.h"
 #include "index_sort/index_sort.h"
 #include "rows/rows_problem.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::spmm {
 

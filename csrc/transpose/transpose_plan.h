@@ -9,7 +9,7 @@
 #include "common/launch_shape.h"
 #include "transpose/transpose_args.h"
 #include "common/describe.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::transpose {
 

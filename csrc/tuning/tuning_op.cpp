@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "common/limits.h"
+#include "common/tuning.h"
 #include "dot/dot_plan.h"
 #include "elementwise/elementwise_plan.h"
 #include "index_add/index_add_plan.h"
@@ -40,7 +40,7 @@ std::string listed(ForEach for_each) {
   return '[' + all + ']';
 }
 
-// What common/limits.h's record() names.
+// What common/tuning.h's record() names.
 const std::map<std::string, Planner, std::less<>>& planners() {
   static const std::map<std::string, Planner, std::less<>> found{
       {"dot", planner<dot::Problem>([](const auto& problem, const Device& device) {

@@ -80,7 +80,6 @@ struct BackwardPlan {
   int rows_per_thread = 1;  // kFactor: input rows
   int most = 0;             // kWindows: most rows or columns of a window; kTiles: of a thread
   int at_once = 1;          // kWindows: images that a thread loads together
-  bool read_once = false;   // load vectors with a streaming hint; not in kTiles
   BackwardArgs args;
   LaunchShape launch;
   std::unique_ptr<BackwardPlan> rest;  // of the result, if it is too large for one launch

@@ -4,7 +4,7 @@
 
 #include "upsample/upsample_backward_args.h"
 #include "upsample/upsample_problem.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::upsample {
 
@@ -28,7 +28,6 @@ struct BackwardChoice {
   int64_t tile_columns = 1, tile_rows = 1, pitch = 0, staged_rows = 0;  // kTiles
 
   int64_t images_per_thread = 1;  // kWindows
-  bool read_once = false;
 
   int64_t units() const { return rows * row_units; }
 };
@@ -208,8 +207,6 @@ inline BackwardChoice choose_backward(const Problem& problem, const Device& devi
   choice.row_units = problem.width.in * layout.pixel_units;
   choice.aligned = windows.row_values % windows.vec_values == 0 &&
                    alignment_of_rows(problem, layout) == kAccessBytes;
-  const int64_t bytes = layout.images * problem.height.out * windows.row_values * layout.unit_bytes;
-  choice.read_once = tuning.read_once_from <= bytes && bytes <= tuning.read_once_to;
 
   if (plan_factor(problem, windows, choice)) return choice;
   // A thread that loads a window of more than 2 x 2 single values runs more instructions than
@@ -315,8 +312,6 @@ inline BackwardPlan plan_backward_from(const Problem& problem, const BackwardCho
   plan.factor = choice.factor;
   plan.rows_per_thread = choice.rows_per_thread;
   plan.most = choice.most;
-  plan.read_once = choice.read_once && choice.path != BackwardPath::kTiles &&
-                   (choice.path == BackwardPath::kFactor || layout.unit_bytes == kAccessBytes);
   if (choice.path == BackwardPath::kWindows) {
     const int at_once = images_at_once(layout.unit_bytes, choice.most);
     if (choice.images_per_thread >= at_once) plan.at_once = at_once;
@@ -350,7 +345,6 @@ void describe(const BackwardPlan& plan, F&& f) {
   f("rows_per_thread", plan.rows_per_thread);
   f("most", plan.most);
   f("at_once", plan.at_once);
-  f("read_once", plan.read_once);
   f("source", args.in);
   f("to", args.out);
   f("channels", args.channels);

@@ -4,7 +4,7 @@
 
 #include "upsample/upsample_forward_args.h"
 #include "upsample/upsample_problem.h"
-#include "common/limits.h"
+#include "common/tuning.h"
 
 namespace gpuopt::upsample {
 namespace detail {

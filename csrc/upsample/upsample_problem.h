@@ -101,12 +101,8 @@ constexpr int64_t kMaxRowUnits = kMaxIndex32;
 struct Tuning {
   int64_t part_units = int64_t{1} << 30;  // the most units of a launch
   int64_t short_axis = kShortAxis;        // axes are long from this many pixels on
-  // Gradients of this many bytes are loaded with a streaming hint (ld.global.cs), so they leave the
-  // caches first. With the hint, (32,128,7,7) x8 in f32 takes 18.9 us instead of 21.2 us, and 84 MB
-  // of bf16 5% less time. Outside this range it costs time: 1 GB takes 10% more, 64 KB 0.2 us more.
-  int64_t read_once_from = 1 << 20, read_once_to = 256 << 20;
 
-  GPUOPT_DESCRIBE(part_units, short_axis, read_once_from, read_once_to)
+  GPUOPT_DESCRIBE(part_units, short_axis)
 };
 
 }  // namespace gpuopt::upsample

@@ -3,17 +3,20 @@
 //
 //   extern "C" void reset_limits() { tuning = {}; }
 //   extern "C" int set_limit(const char* name, int64_t value) {
-//     GPUOPT_LIMIT(tuning, launch_limit)
-//     return 0;
+//     return gpuopt::sets_limit(tuning, name, value);
 //   }
 #pragma once
 
-#include <cstdint>
-#include <string_view>
+#include "common/describe.h"
 
-// Sets a field and returns 1, if it has this name.
-#define GPUOPT_LIMIT(limits, field)                                \
-  if (std::string_view(name) == #field) {                          \
-    (limits).field = static_cast<decltype((limits).field)>(value); \
-    return 1;                                                      \
-  }
+namespace gpuopt {
+
+// Sets a field. Whether there is one of this name.
+template <typename Limits>
+bool sets_limit(Limits& limits, const char* name, int64_t value) {
+  Values values{{{name, static_cast<double>(value)}}, {}};
+  assign(limits, values);
+  return !values.used.empty();
+}
+
+}  // namespace gpuopt

@@ -28,10 +28,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     const int64_t row = first + k * args.x;
     const bool valid = has_vec && row < args.rows;
     a[k] = load_16_bytes(static_cast<const T*>(args.self) + row * args.self_row_stride + lane * N,
-                         valid, args.read_once);
+                         valid, /*once=*/true);
     b[k] =
         load_16_bytes(static_cast<const T*>(args.tensor) + row * args.tensor_row_stride + lane * N,
-                      valid, args.read_once);
+                      valid, /*once=*/true);
   }
 #pragma unroll
   for (int k = 0; k < kRows; ++k) {

@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kMostThreadsOf<T>)
        first += int64_t{gridDim.x} * group) {
     value = value + dot_of_group<T, kUnroll>(
                         first, kWarp, args.vecs, args.conjugate_self, [&](int64_t vec, bool valid) {
-                          return AlignedVecs{load_16_bytes(self + vec, valid, args.read_once),
-                                             load_16_bytes(tensor + vec, valid, args.read_once)};
+                          return AlignedVecs{load_16_bytes(self + vec, valid, /*once=*/true),
+                                             load_16_bytes(tensor + vec, valid, /*once=*/true)};
                         });
   }
   if (has_tail) {
@@ -131,11 +131,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<T> - 1)
       value = value +
               dot_of_group<T, kUnroll>(
                   first, args.y, vecs, args.conjugate_self, [&](int64_t vec, bool valid) {
-                    const uint4 a = load_16_bytes(vecs_of_self + vec, valid, args.read_once);
-                    const uint4 low = load_16_bytes(vecs_of_tensor + vec, valid, args.read_once);
+                    const uint4 a = load_16_bytes(vecs_of_self + vec, valid, /*once=*/true);
+                    const uint4 low = load_16_bytes(vecs_of_tensor + vec, valid, /*once=*/true);
                     if constexpr (kShifted) {
                       const uint4 high = load_16_bytes(vecs_of_tensor + vec + 1,
-                                                       valid && shift != 0, args.read_once);
+                                                       valid && shift != 0, /*once=*/true);
                       return ShiftedVecs<T>{a, low, high, shift};
                     } else {
                       return AlignedVecs{a, low};

@@ -42,13 +42,12 @@ __device__ __forceinline__ const T* image_at(const BackwardArgs& args, uint32_t 
   return static_cast<const T*>(args.in) + image * args.batch_stride + channel * args.channel_stride;
 }
 
-// Loads kElements values, or returns anything if not `valid`. kOnce: with a streaming hint. It is a
-// template parameter because a run-time flag puts a second load before each, which takes up to a
-// third longer.
-template <typename T, int kElements, bool kOnce>
+// Loads kElements values, or returns anything if not `valid`. Vectors of gradients are loaded with a
+// streaming hint (ld.global.cs), so that they leave the caches first.
+template <typename T, int kElements>
 __device__ __forceinline__ Vec<T, kElements> load_valid(const T* aligned, bool valid) {
   if constexpr (sizeof(T) * kElements == kAccessBytes) {
-    return vec_of<T>(load_16_bytes(aligned, valid, kOnce));
+    return vec_of<T>(load_16_bytes(aligned, valid, /*once=*/true));
   } else if constexpr (sizeof(T) > 1) {
     using Word =
         std::conditional_t<sizeof(T) * kElements == 8, uint64_t,

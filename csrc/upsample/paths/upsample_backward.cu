@@ -1,6 +1,4 @@
 // Launches the kernels that plans of the backward name.
-#include <type_traits>
-
 #include "common/launch.cuh"
 #include "upsample/paths/upsample_backward_factor.cuh"
 #include "upsample/paths/upsample_backward_pixels.cuh"
@@ -10,21 +8,9 @@
 namespace gpuopt::upsample {
 namespace {
 
-// Calls f with whether vectors of gradients are loaded with a streaming hint.
-template <bool kVecs, typename F>
-cudaError_t with_once(const BackwardPlan& plan, F&& f) {
-  if constexpr (kVecs) {
-    if (plan.read_once) return f(std::true_type{});
-  }
-  return f(std::false_type{});
-}
-
 template <typename T, int kFactor, int kRows>
 cudaError_t launch_factor(const BackwardPlan& plan, cudaStream_t stream) {
-  return with_once<true>(plan, [&](auto once) {
-    return launch_kernel(backward_factor_kernel<T, kFactor, kRows, once.value>, plan.launch, stream,
-                         plan.args);
-  });
+  return launch_kernel(backward_factor_kernel<T, kFactor, kRows>, plan.launch, stream, plan.args);
 }
 
 template <typename T, int kFactor>
@@ -56,24 +42,17 @@ template <typename T, int kElements, int kMost>
 cudaError_t launch_windows(const BackwardPlan& plan, cudaStream_t stream) {
   constexpr int kBytes = sizeof(T) * kElements;
   constexpr int kAtOnce = images_at_once(kBytes, kMost);
-  constexpr bool kVecs = kBytes == kAccessBytes;
-  return with_once<kVecs>(plan, [&](auto once) {
-    return plan.at_once == kAtOnce
-               ? launch_kernel(backward_windows_kernel<T, kElements, kMost, kAtOnce, once.value>,
-                               plan.launch, stream, plan.args)
-               : launch_kernel(backward_windows_kernel<T, kElements, kMost, 1, once.value>,
-                               plan.launch, stream, plan.args);
-  });
+  return plan.at_once == kAtOnce
+             ? launch_kernel(backward_windows_kernel<T, kElements, kMost, kAtOnce>, plan.launch,
+                             stream, plan.args)
+             : launch_kernel(backward_windows_kernel<T, kElements, kMost, 1>, plan.launch, stream,
+                             plan.args);
 }
 
 template <typename T, int kElements>
 cudaError_t launch_units(const BackwardPlan& plan, cudaStream_t stream) {
   if (plan.path == BackwardPath::kPixels) {
-    constexpr bool kVecs = sizeof(T) * kElements == kAccessBytes;
-    return with_once<kVecs>(plan, [&](auto once) {
-      return launch_kernel(backward_pixels_kernel<T, kElements, once.value>, plan.launch, stream,
-                           plan.args);
-    });
+    return launch_kernel(backward_pixels_kernel<T, kElements>, plan.launch, stream, plan.args);
   }
   if (plan.most == 1) return launch_windows<T, kElements, 1>(plan, stream);
   if (plan.most == 2) return launch_windows<T, kElements, 2>(plan, stream);

@@ -16,7 +16,7 @@ namespace gpuopt::upsample {
 //   gradient row 2 y + 1    [g g | g g]    /    at columns x and x + 1
 //   gradient row 2 y + 2    [g g | g g]    \  sums of input row y + 1
 //   gradient row 2 y + 3    [g g | g g]    /    at columns x and x + 1
-template <typename T, int kFactor, int kRows, bool kOnce>
+template <typename T, int kFactor, int kRows>
 __global__ void __launch_bounds__(kBackwardThreads)
     backward_factor_kernel(const __grid_constant__ BackwardArgs args) {
   using Sum = compute_t<T>;
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         loaded[j][i] =
-            load_valid<T, kValues, kOnce>(from[j] + (y + i) * args.row_stride, y + i < left[j]);
+            load_valid<T, kValues>(from[j] + (y + i) * args.row_stride, y + i < left[j]);
       }
     }
 #pragma unroll

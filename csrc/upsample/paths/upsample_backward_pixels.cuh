@@ -52,7 +52,7 @@ __device__ __forceinline__ uint32_t masked(uint32_t value, uint32_t mask) { retu
 // there (ncu: 71 to 76% of the issue slots busy, 22 to 24% of the memory pipes). The value is
 // always loaded, and masked. Outside the window, the address is that of the nearest pixel in it, or
 // in the image if the window is empty.
-template <typename T, int kElements, int kMost, bool kOnce>
+template <typename T, int kElements, int kMost>
 struct WindowLoads {
   int64_t offset;
   bool row_valid[kMost], column_valid[kMost];
@@ -71,7 +71,7 @@ struct WindowLoads {
   __device__ __forceinline__ Vec<T, kElements> load(const BackwardArgs& args, const T* image, int y,
                                                     int x, bool valid) const {
     const T* from = image + offset + y * args.row_stride + x * args.pixel_stride;
-    return load_valid<T, kElements, kOnce>(from, valid && row_valid[y] && column_valid[x]);
+    return load_valid<T, kElements>(from, valid && row_valid[y] && column_valid[x]);
   }
 
   __device__ __forceinline__ void add(compute_t<T> (&sums)[kElements], const Vec<T, kElements>& vec,
@@ -80,8 +80,8 @@ struct WindowLoads {
   }
 };
 
-template <typename T, int kMost, bool kOnce>
-struct WindowLoads<T, 1, kMost, kOnce> {
+template <typename T, int kMost>
+struct WindowLoads<T, 1, kMost> {
   int32_t offsets[kMost][kMost];
   uint32_t rows_in[kMost], columns_in[kMost];
 
@@ -122,13 +122,13 @@ struct WindowLoads<T, 1, kMost, kOnce> {
 //   output pixel    0   1   2   3   4   5
 //                   \   /   |   \   /   |     one window per input pixel; in 2-D, the
 //   input pixel       0     1     2     3     thread of a pixel loads rows x columns
-template <typename T, int kElements, int kMost, int kAtOnce, bool kOnce>
+template <typename T, int kElements, int kMost, int kAtOnce>
 __global__ void __launch_bounds__(kBackwardThreads)
     backward_windows_kernel(const __grid_constant__ BackwardArgs args) {
   uint32_t position = blockIdx.x * kBackwardThreads + threadIdx.x;
   if (position >= args.threads) return;
   const Position own = position_of(args, position);
-  const WindowLoads<T, kElements, kMost, kOnce> window(args, own, Copies<kMost>(args.height, own.y),
+  const WindowLoads<T, kElements, kMost> window(args, own, Copies<kMost>(args.height, own.y),
                                                        Copies<kMost>(args.width, own.x));
   uint32_t image = own.image;
   grid_dependency_wait();
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
 }
 
 // Sums windows of any size. args.split_count threads of a block share the pixels of a window.
-template <typename T, int kElements, bool kOnce>
+template <typename T, int kElements>
 __global__ void __launch_bounds__(kBackwardThreads)
     backward_pixels_kernel(const __grid_constant__ BackwardArgs args) {
   using Sum = compute_t<T>;
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
       Vec<T, kElements> loaded[kPixelLoads];
 #pragma unroll
       for (int i = 0; i < kPixelLoads; ++i) {
-        loaded[i] = load_valid<T, kElements, kOnce>(from[i], valid[i]);
+        loaded[i] = load_valid<T, kElements>(from[i], valid[i]);
       }
 #pragma unroll
       for (int i = 0; i < kPixelLoads; ++i) accumulate(sums, loaded[i], valid[i]);

@@ -63,18 +63,7 @@ bool launch_guarded(Run& run, PoisonedWorkspace& workspace) {
 extern "C" void reset_limits() { tuning = {}; }
 
 extern "C" int set_limit(const char* name, int64_t value) {
-  GPUOPT_LIMIT(tuning, sort_source_bytes)
-  GPUOPT_LIMIT(tuning, min_bin_values)
-  GPUOPT_LIMIT(tuning, launch_size)
-  GPUOPT_LIMIT(tuning, group_rows)
-  GPUOPT_LIMIT(tuning, position_bits)
-  GPUOPT_LIMIT(tuning, min_hot_values)
-  GPUOPT_LIMIT(tuning, max_tile_entries)
-  GPUOPT_LIMIT(tuning, min_lines)
-  GPUOPT_LIMIT(tuning, min_tile_entries)
-  GPUOPT_LIMIT(tuning, sort_traffic)
-  GPUOPT_LIMIT(tuning, min_block_sums)
-  return 0;
+  return sets_limit(tuning, name, value);
 }
 
 // Adds, and returns the run as JSON.

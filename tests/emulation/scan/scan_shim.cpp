@@ -24,16 +24,8 @@ extern "C" void reset_limits() {
 }
 
 extern "C" int set_limit(const char* name, int64_t value) {
-  GPUOPT_LIMIT(tuning, unsplit_tiles)
-  GPUOPT_LIMIT(tuning, wide_blocks)
-  GPUOPT_LIMIT(tuning, launch_limit)
-  GPUOPT_LIMIT(tuning, patience)
-  GPUOPT_LIMIT(tuning, shared_values)
-  GPUOPT_LIMIT(tuning, alone_columns)
-  GPUOPT_LIMIT(tuning, skewed_rows)
-  GPUOPT_LIMIT(tuning, skewed_values)
-  GPUOPT_LIMIT(device, has_clusters)
-  return 0;
+  if (std::string_view(name) == "has_clusters") return device.has_clusters = value != 0, 1;
+  return sets_limit(tuning, name, value);
 }
 
 // Runs a cumulative sum, or a linear recurrence if there is a second input. Returns the plans of

@@ -134,15 +134,12 @@ def test_any_problem(kernels, limits):
         problem=problems(), unsplit=st.sampled_from([0, 1, 4]), wide=st.sampled_from([0, 528]), clusters=st.booleans()
     )
     def check(problem, unsplit, wide, clusters):
-        # Clusters concern rows, and shared values columns. One choice is enough for both.
         limits(
             unsplit_tiles=unsplit,
             wide_blocks=wide,
             has_clusters=clusters,
-            shared_values=0 if clusters else 2**22,
             alone_columns=wide,
             skewed_rows=wide,
-            skewed_values=512 * wide,
         )
         taken.add(run_and_compare(kernels, *problem))
 
@@ -172,10 +169,9 @@ def test_any_problem(kernels, limits):
         ([5, 12000, 2], 1, SPLIT_COLUMNS, False),
     ],
 )
-def test_what_small_problems_do_not_reach(kernels, limits, dtype, sizes, scanned, path, vecs):
+def test_what_small_problems_do_not_reach(kernels, dtype, sizes, scanned, path, vecs):
     random = np.random.default_rng(0)
     for reverse in (False, True):
-        limits(shared_values=0 if reverse else 2**22)
         source = Operand(dtype, sizes, dense_strides(sizes), 0, random)
         out = Operand(dtype, sizes, dense_strides(sizes), 0, random)
         taken = run_and_compare(kernels, source, out, scanned, reverse, exclusive=reverse)
@@ -227,10 +223,8 @@ def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scan
 
 @pytest.mark.parametrize("gaps", [(0, 0), (1, 0), (0, 1), (3, 2)], ids=str)
 @pytest.mark.parametrize("dtype", [TYPES[5], F32], ids=str)
-@pytest.mark.parametrize("shared_values", [0, 2**22])
-def test_columns_with_gaps(kernels, limits, dtype, gaps, shared_values):
+def test_columns_with_gaps(kernels, dtype, gaps):
     """Rows of columns begin inside vectors in the input, in the output or in both."""
-    limits(shared_values=shared_values)
     random = np.random.default_rng(0)
     source, out = (Operand(dtype, [64, 40], dense_strides([64, 40], gap=gap), 0, random) for gap in gaps)
     assert run_and_compare(kernels, source, out, 1)[1] == (gaps == (0, 0))
@@ -261,7 +255,7 @@ def test_threads_scan_columns_alone(kernels, limits, length):
 @pytest.mark.parametrize("dtypes", [(F16, F16), (F32, F32), (F64, F64), (F16, F32), (TYPES[1], TYPES[5])], ids=str)
 def test_rows_that_begin_elsewhere_in_a_vector_than_their_results(kernels, limits, dtypes):
     """Units of 2 to 16 bytes are cut out of two vectors of the input."""
-    limits(skewed_rows=0, skewed_values=0)
+    limits(skewed_rows=0)
     random = np.random.default_rng(0)
     for length, offset, gap in [(512, 1, 0), (2061, 3, 1), (4500, 0, 3), (8000, 5, 2)]:
         for reverse in (False, True):

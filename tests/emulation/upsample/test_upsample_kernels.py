@@ -18,7 +18,7 @@ from ..build import load
 from ..dtypes import F16, F32, TYPES
 
 U8, F64 = TYPES[1], TYPES[8]
-PART, SHORT, ONCE = 2**30, 2**22, 2**20
+PART, SHORT = 2**30, 2**22
 UNTOUCHED = 0xCD
 
 
@@ -123,7 +123,7 @@ class Problem:
             int(self.channels_last),
         )
 
-    def run(self, kernels, memory, sms=1, part_units=PART, short_axis=SHORT, read_once_from=ONCE) -> Plan:
+    def run(self, kernels, memory, sms=1, part_units=PART, short_axis=SHORT) -> Plan:
         """Runs the problem and compares the result. Returns the main numbers of its plan."""
         source = self.source(memory)
         want = self.expected(source)
@@ -142,7 +142,6 @@ class Problem:
             sms,
             ctypes.c_int64(part_units),
             ctypes.c_int64(short_axis),
-            ctypes.c_int64(read_once_from),
         )
         np.testing.assert_array_equal(out.view(want.dtype).reshape(want.shape), want)
         # Memory beside the results must not have changed.
@@ -197,12 +196,10 @@ def problems(draw, backward):
 
 
 def limits():
-    """Draws limits of a launch: the number of SMs (with 0 SMs, no problem is too small), the units of a launch, the size from which
-    an axis is long, and the bytes from which a gradient is large."""
+    """Draws limits of a launch: the number of SMs (with 0 SMs, no problem is too small), the units of a launch, and the size from
+    which an axis is long."""
     parts = st.sampled_from([PART, PART, PART, 1024, 128])
-    return st.tuples(
-        st.sampled_from([0, 0, 1, 4]), parts, st.sampled_from([SHORT, SHORT, SHORT, 20, 1]), st.sampled_from([0, ONCE])
-    )
+    return st.tuples(st.sampled_from([0, 0, 1, 4]), parts, st.sampled_from([SHORT, SHORT, SHORT, 20, 1]))
 
 
 def test_any_forward(kernels, memory):
@@ -243,7 +240,6 @@ def test_any_backward(kernels, memory):
             "row_rounds",
             "images_per_thread",
         )
-        taken.add((path, "once", plan.read_once))
         taken.update((path, name) for name in several if getattr(plan, name) > 1)
         if len(plan.parts) > 1:
             parts.add(path)
@@ -255,7 +251,6 @@ def test_any_backward(kernels, memory):
     assert taken >= {(TILES, name) for name in ("lanes", "splits", "tiles", "row_tiles", "column_rounds", "row_rounds")}
     assert taken >= {(TILES, "most", most) for most in (3, 4)}
     assert taken >= {(WINDOWS, "most", most) for most in (1, 2, 3, 4)}
-    assert taken >= {(path, "once", once) for path in (FACTOR, WINDOWS, PIXELS) for once in (0, 1)}
     assert parts == {FACTOR, TILES, WINDOWS, PIXELS}
 
 

@@ -13,16 +13,13 @@ using namespace gpuopt;
 using namespace gpuopt::upsample;
 
 // Launches a plan. Returns the launches as JSON, or null after an error. A launch has at most
-// part_units units. Axes are long from short_axis on. Gradients are large from read_once_from bytes
-// on.
+// part_units units. Axes are long from short_axis on.
 extern "C" const char* run(int is_backward, const int64_t* sizes, const float* steps, int exact,
                            const int64_t* strides, int channels_last, uint64_t from, uint64_t to,
-                           int dtype, int sms, int64_t part_units, int64_t short_axis,
-                           int64_t read_once_from) {
+                           int dtype, int sms, int64_t part_units, int64_t short_axis) {
   Tuning tuning;
   tuning.part_units = part_units;
   tuning.short_axis = short_axis;
-  tuning.read_once_from = read_once_from;
   // Memory that a kernel has not written holds NaN.
   memset(shared, 0xff, sizeof(shared));
   const Problem problem =

@@ -458,8 +458,3 @@ def test_a_long_column_has_a_block_of_every_multiprocessor(planner):
 def test_many_short_columns_have_blocks_of_many_warps(planner, size, threads):
     assert problem_of(2**22, size, strides=(2**22,) * 2, row_strides=(1, 1)).plan(planner).threads == threads
     assert problem_of(1000, size, strides=(1000,) * 2, row_strides=(1, 1)).plan(planner).tiles >= 32
-
-
-def test_caches_are_left_to_others_where_operands_would_fill_them(planner):
-    for size, once_only in ((2**21 - 4, False), (2**21, True), (2**23, True), (48 * 2**20, False)):
-        assert problem_of(1, size).plan(planner).read_once == once_only
