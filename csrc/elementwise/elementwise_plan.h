@@ -24,12 +24,14 @@ struct Tuning {
   // Shorter output rows leave most of a tile empty. The general path reads the transposed inputs of
   // such rows from the L1 cache.
   int64_t tile_side = 64;
-  // Tiles of fewer columns than tile_side need this many values. In smaller problems, the L2 cache
-  // holds the sectors that the general path reads several times. Dense x * y, with y a transposed
-  // matrix (H200, 2026-11-28, us value by value and in tiles):
+  // Tiles of fewer columns than tile_side need this many values, and output rows of this size. A
+  // block of the general path has 512 values. In shorter rows it uses a sector of a transposed
+  // input for several of them, otherwise for one. In smaller problems, the L2 cache holds these
+  // sectors. Both limits are estimated. Rows of the input of 16 bytes and less share sectors. Dense
+  // x * y, with y a transposed matrix (H200, 2026-11-28, us value by value and in tiles):
   //   (3209532,27) bf16 1147, 175; f32 1504, 261    (2^20,16) bf16 82, 37    (699050,8) f32 35, 25
   //   (30000,27) f32 8.0, 4.5                       (1398101,8) bf16 36, 41
-  int64_t narrow_values = 1 << 19;
+  int64_t narrow_values = 1 << 19, narrow_rows = 512, narrow_bytes = 16;
   // Packed tiles have at least this part of their columns. Others are accessed value by value, and
   // their shape follows the number of columns.
   int64_t packed_parts = 2;
@@ -42,7 +44,7 @@ struct Tuning {
   //   (16384,1) * (4096):          1 vector 83.4 / 44.2, 2 vectors 62.6 / 38.6
   int64_t two_vecs = 1 << 19;
 
-  GPUOPT_DESCRIBE(small, tile_side, narrow_values, packed_parts, four_values, two_vecs)
+  GPUOPT_DESCRIBE(small, tile_side, narrow_values, narrow_rows, narrow_bytes, packed_parts, four_values, two_vecs)
 };
 
 namespace detail {
@@ -263,7 +265,10 @@ std::optional<Launch<kInputs>> plan_launch(const Problem<kInputs>& problem, Type
     const int64_t size_i = layout.dims[0].size;
     const int64_t size_j = layout.dims[turned->dim].size;
     const bool narrow = size_j < tuning.tile_side;
-    if (small || size_i < tuning.tile_side || (narrow && layout.numel < tuning.narrow_values)) {
+    const bool has_narrow_tiles =
+        layout.numel >= tuning.narrow_values && size_i >= tuning.narrow_rows &&
+        size_j * static_cast<int64_t>(size_of(problem.dtype)) > tuning.narrow_bytes;
+    if (small || size_i < tuning.tile_side || (narrow && !has_narrow_tiles)) {
       return plan_general(problem, layout, tuning);
     }
     return plan_tiles(problem, layout, *turned, device, tuning);

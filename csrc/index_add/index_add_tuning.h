@@ -46,7 +46,9 @@ struct Tuning : SortTuning {
   // Whether sorting is faster than tiles. The memory time of either way is compared, expressed in
   // bytes. The sort and the launches after it take as long as sort_traffic bytes, and
   // sort_entry_traffic bytes per entry: 28, and 30 for 2^20 entries. Additions take as long as a
-  // multiple of the source's bytes, added_traffic: each addition reads and writes self. Skewed indices take a little longer, by tiles and sorted. Uniform indices, by
+  // multiple of the source's bytes. If self is in the L2 cache, it is cached_traffic (107 vectors
+  // per ns). If not, each addition reads and writes self in memory, and it is added_traffic for
+  // uniform indices. Skewed indices take a little longer, by tiles and sorted. Uniform indices, by
   // tiles and sorted:
   //   (65536,256) += (131072,256) bf16     54 and  64
   //   (169343,128) += (2^20,128) bf16     186 and 142
@@ -56,14 +58,18 @@ struct Tuning : SortTuning {
   //   (65536,1024) += (16384,1024) f32     62 and  72
   double sort_traffic = 118e6;
   double sort_entry_traffic = 120;
+  double cached_traffic = 2.5;
   double added_traffic = 3.1;
+  double cached_self_bytes = 20e6;
 
   // Limits for rows without tiles. With fewer entries, the sort takes longer than additions that
   // queue up. With shorter rows, it takes longer than frequent bins in shared memory.
   double sort_source_bytes = 24 << 20;
+  int64_t sort_entries = 1 << 15;
+  int64_t sort_repeats = 4;  // or this many entries per bin; not swept
   int64_t sort_row_bytes = 128;
 
-  GPUOPT_DESCRIBE(position_bits, max_tile_entries, launch_size, launch_values, min_bin_values, least_queue, min_lines, min_tile_entries, min_block_sums, min_hot_values, group_rows, max_parts, sort_traffic, sort_entry_traffic, added_traffic, sort_source_bytes, sort_row_bytes)
+  GPUOPT_DESCRIBE(position_bits, max_tile_entries, launch_size, launch_values, min_bin_values, least_queue, min_lines, min_tile_entries, min_block_sums, min_hot_values, group_rows, max_parts, sort_traffic, sort_entry_traffic, cached_traffic, added_traffic, cached_self_bytes, sort_source_bytes, sort_entries, sort_repeats, sort_row_bytes)
 };
 
 }  // namespace gpuopt::index_add

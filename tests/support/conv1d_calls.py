@@ -81,6 +81,7 @@ MANY = (
     Many((8, 40, 1001), 40, 40, 3, layout="step2"),
     Many((4, 20, 2001), 80, 20, 3, stride=2, layout="step2"),
     Many((8, 63, 801), 63, 63, 3, layout="transposed"),
+    Many((32, 256, 1024), 256, 256, 3, stride=2, layout="transposed"),
     Many((8, 512, 1000), 512, 512, 31, layout="transposed"),
     Many((4, 67, 3001), 67, 67, 150, layout="transposed"),
     Many((16, 200, 401), 200, 200, 15, dilation=2, layout="transposed"),

@@ -111,10 +111,14 @@ inline bool sorting_pays(const Problem& problem, const Layout& layout, const Tun
   if (aggregates(problem, layout, tuning) && vector_additions) {
     // Bytes of the rows of self that are named, if all bins are equally frequent.
     const double touched = slice * bins * (1 - std::exp(-entries / bins));
-    return tuning.added_traffic * slice * entries > slice * entries + 2 * touched + tuning.sort_traffic +
+    const double added =
+        slice * bins > tuning.cached_self_bytes ? tuning.added_traffic : tuning.cached_traffic;
+    return added * slice * entries > slice * entries + 2 * touched + tuning.sort_traffic +
                                          tuning.sort_entry_traffic * entries;
   }
-  return row_bytes >= tuning.sort_row_bytes && slice * entries >= tuning.sort_source_bytes;
+  const bool many = problem.entries >= tuning.sort_entries ||
+                    problem.entries >= tuning.sort_repeats * problem.bins;
+  return many && row_bytes >= tuning.sort_row_bytes && slice * entries >= tuning.sort_source_bytes;
 }
 
 inline bool takes_sorting(const Problem& problem, const Layout& layout, const Tuning& tuning) {

@@ -210,10 +210,10 @@ def test_large_problems(chosen, which, layout, stride):
 @pytest.mark.parametrize("layout", ["rows", "channels last", "strided"])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_groups_of_many_input_channels_fall_back_to_aten(chosen, which, layout, stride):
-    for in_channels, out_channels in ((8, 1), (8, 512), (1, 512), (512, 1), (17, 8), (64, 64)):
-        for dtype in (FLOAT32, FLOAT64):
+    for in_channels, out_channels in ((64, 1), (65, 1), (65, 512), (512, 1), (512, 512)):
+        for dtype in (BFLOAT16, FLOAT32, FLOAT64):
             problem = problem_of(4, 2, (in_channels, out_channels), 1000, 3, dtype, stride, layouts=(layout, layout))
-            assert chosen(problem, which) == [(ATEN, 0)] or in_channels <= 16
+            assert (chosen(problem, which) == [(ATEN, 0)]) == (in_channels > 64)
 
 
 DEPTHWISE, OWN = (1, 1), None  # OWN: any path of gpuopt
@@ -223,15 +223,15 @@ DEPTHWISE, OWN = (1, 1), None  # OWN: any path of gpuopt
     "layer, dtype, arguments, rest, expected",
     [
         # The last entry has the expected path of each pass.
-        ("Mamba", BFLOAT16, (8, 1536, DEPTHWISE, 2048, 4), {"padding": (3, 0)}, ("direct", OWN, "weight_chunks")),
+        ("Mamba", BFLOAT16, (8, 1536, DEPTHWISE, 2048, 4), {"padding": (3, 0)}, ("toeplitz", OWN, "weight_chunks")),
         ("Mamba, channels last", BFLOAT16, (8, 1536, DEPTHWISE, 2048, 4), {"padding": (3, 0), "layouts": ("channels last",) * 2},
          ("channels_last", "channels_last", "weight_channels_last")),
         ("Hyena, long filter", FLOAT32, (2, 64, DEPTHWISE, 8192, 128), {"padding": (127, 0)}, (OWN, OWN, OWN)),
         ("ConvNeXt", FLOAT32, (32, 384, DEPTHWISE, 1024, 7), {"padding": (3, 3)}, (OWN, OWN, OWN)),
         ("ConvNeXt, fp16", FLOAT16, (32, 384, DEPTHWISE, 1024, 7), {"padding": (3, 3)}, (OWN, OWN, OWN)),
         ("Conformer", BFLOAT16, (16, 512, DEPTHWISE, 1500, 31), {"padding": (15, 15)}, (OWN, OWN, OWN)),
-        ("wav2vec2, first", FLOAT16, (8, 1, (1, 512), 160000, 10), {"stride": 5}, ("expand_mma", "col2im", "im2col")),
-        ("raw audio", FLOAT32, (16, 1, (1, 64), 16000, 80), {"stride": 16}, ("implicit_gemm", "col2im", "im2col")),
+        ("wav2vec2, first", FLOAT16, (8, 1, (1, 512), 160000, 10), {"stride": 5}, ("expand", "col2im", "im2col")),
+        ("raw audio", FLOAT32, (16, 1, (1, 64), 16000, 80), {"stride": 16}, ("implicit_gemm", "col2im", OWN)),
         ("ECG, channels last", FLOAT32, (1, 1, (2, 64), 9000, 50), {"padding": (24, 24), "layouts": ("channels last",) * 2},
          ("implicit_gemm", "col2im", "im2col")),
         ("EnCodec, first", FLOAT32, (8, 1, (1, 32), 48000, 7), {"padding": (6, 0)}, ("sliding", OWN, OWN)),
@@ -244,10 +244,10 @@ DEPTHWISE, OWN = (1, 1), None  # OWN: any path of gpuopt
          ("tap_gemm", "tap_gemm", "weight_tap_gemm")),
         ("WavLM large, positions", FLOAT16, (1, 16, (64, 64), 249, 128), {"padding": (64, 64)},
          ("tap_gemm", "tap_gemm", "weight_tap_gemm")),
-        ("wav2vec2, positions in fp32", FLOAT32, (8, 16, (48, 48), 499, 128), {"padding": (64, 64)}, (ATEN, ATEN, ATEN)),
+        ("wav2vec2, positions in fp32", FLOAT32, (8, 16, (48, 48), 499, 128), {"padding": (64, 64)}, ("polyphase", "polyphase", ATEN)),
         ("grouped, 3 taps", BFLOAT16, (8, 4, (32, 32), 499, 3), {"padding": (1, 1)}, ("tap_gemm", "tap_gemm", "weight_tap_gemm")),
-        ("grouped, 2 taps", BFLOAT16, (8, 4, (32, 32), 499, 2), {}, (ATEN, ATEN, ATEN)),
-        ("few channels, 15 taps", BFLOAT16, (8, 4, (16, 16), 499, 15), {}, ("implicit_gemm", "implicit_gemm", ATEN)),
+        ("grouped, 2 taps", BFLOAT16, (8, 4, (32, 32), 499, 2), {}, ("tap_gemm", "tap_gemm", "weight_tap_gemm")),
+        ("few channels, 15 taps", BFLOAT16, (8, 4, (16, 16), 499, 15), {}, (OWN, OWN, OWN)),
         ("dense", BFLOAT16, (16, 1, (512, 512), 16000, 3), {"stride": 2}, (ATEN, ATEN, ATEN)),
     ],
 )  # fmt: skip

@@ -9,6 +9,8 @@ namespace gpuopt::elementwise {
 constexpr Tuning kTestTuning{.small = 0,
                              .tile_side = 8,
                              .narrow_values = 0,
+                             .narrow_rows = 0,
+                             .narrow_bytes = 0,
                              .packed_parts = 16,
                              .four_values = 1000,
                              .two_vecs = 100};

@@ -257,8 +257,8 @@ def test_common_shapes_take_their_paths_in_vecs(planner, sizes, scanned, dtype, 
     [
         ([33, 1641], (FLOAT16, FLOAT16), [0, 1], False),  # small
         ([155, 11160], (FLOAT16, FLOAT16), [0, 1], False),
-        ([3, 2_000_000], (FLOAT16, FLOAT16), [0, 1], True),
-        ([250, 17000, 1], (FLOAT16, FLOAT16), [0, 1, 2], True),
+        ([3, 2_000_000], (FLOAT16, FLOAT16), [0, 1], False),
+        ([250, 17000, 1], (FLOAT16, FLOAT16), [0, 1, 2], False),
         ([250, 17000, 1], (FLOAT16, FLOAT32), [0, 1, 2], False),
         ([250, 17000, 1], (FLOAT32, FLOAT32), [0, 1, 2], False),
         ([19, 500_000], (UINT8, INT64), [0, 1], False),
@@ -267,7 +267,7 @@ def test_common_shapes_take_their_paths_in_vecs(planner, sizes, scanned, dtype, 
     ],
 )
 def test_blocks_copy_tiles_together(planner, sizes, dtypes, order, shared):
-    """If input and result lie in another order, or if there are many values of two bytes that no vectors fit."""
+    """If input and result lie in another order."""
     strides = [math.prod(sizes[k] for k in order[: order.index(d)]) for d in range(len(sizes))]
     dense = [math.prod(sizes[:d]) for d in range(len(sizes))]
     problem = Problem(sizes, strides, 1, dtypes, out_strides=dense)
@@ -321,7 +321,7 @@ def test_vectors_of_rows_need_not_be_aligned(planner, offsets, gap):
 
 
 @pytest.mark.parametrize(
-    "length, rows, in_vectors", [(6277, 339, True), (6277, 100, False), (1000, 500, False), (1000, 4096, True)]
+    "length, rows, in_vectors", [(6277, 339, True), (6277, 100, False), (500, 4096, False), (1000, 4096, True)]
 )
 def test_skewed_rows_are_read_in_vectors_if_they_are_long_and_many(planner, length, rows, in_vectors):
     for dtype in (FLOAT16, FLOAT32):
