@@ -40,6 +40,7 @@ struct Args {
   uint32_t columns = 1;
   uint32_t fold = 1;
   uint32_t apart = 1;
+  uint32_t overlap = 0;
   FastDiv piece_outputs;
   uint32_t tile_pieces = 1;
   uint32_t pitch = 1;

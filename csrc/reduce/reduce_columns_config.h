@@ -1,5 +1,5 @@
-// How columns are read: in vectors, folded, spread, or singly (README.md), and the shape of the
-// blocks.
+// How columns are read: in vectors, folded, shifted, spread, or singly (README.md), and the shape
+// of the blocks.
 #pragma once
 
 #include <numeric>
@@ -10,10 +10,26 @@ namespace gpuopt::reduce::detail {
 
 // Chooses the config of a problem whose innermost dimension is kept.
 struct ColumnsChooser : Chooser {
+  // After so many rows, columns begin at the same offset in a vector again.
+  int64_t rows_of_shift() const {
+    return values / std::gcd(layout.reduced[0].in_stride, int64_t{values});
+  }
+
+  // Whether columns are long enough to be read from aligned vectors, wherever their rows begin.
+  bool can_be_shifted() const {
+    const bool possible = vecs_are_possible() && values <= tuning.shifted_values;
+    if (!possible || config.outer_units > 1) return false;
+    const int64_t least = std::clamp(rows_of_shift() * tuning.shifted_column, tuning.least_shifted,
+                                     tuning.most_shifted);
+    return config.units() >= least && layout.kept[0].size >= values &&
+           layout.reduced[0].in_stride >= values;
+  }
+
   void plan_columns() {
     const int64_t outer = layout.outputs / layout.kept[0].size;
     const int64_t width = config.column_vecs;
-    int64_t groups = ceil_div<int64_t>(config.units(), units_in_flight());
+    const int64_t step = config.shifted ? rows_of_shift() : 1;  // y is a multiple of it
+    int64_t groups = std::max(ceil_div<int64_t>(config.units(), units_in_flight()), step);
     int64_t wide = config.units() <= tuning.short_column ? tuning.wide_short : tuning.wide;
     if (!config.vecs) {
       if (!config.spread) wide = tuning.wide_values;
@@ -21,15 +37,18 @@ struct ColumnsChooser : Chooser {
       const int64_t enough = device.sms * groups * tuning.alone_threads;
       if (outer * width >= enough) groups = 1;
     }
-    if (config.fold == 1 && width > wide) {
-      const int64_t fits = kThreads / std::min<int64_t>(groups, kThreads / wide);
-      config.column_tiles = ceil_div(width, fits);
+    wide = std::min(wide, kThreads / step);
+    int64_t own = width;
+    if (config.fold == 1 && width + config.overlap > wide) {
+      const int64_t fits = kThreads / std::min<int64_t>(groups, kThreads / wide) - config.overlap;
+      own = ceil_div(width, ceil_div(width, fits));
     }
-    config.x = static_cast<int>(ceil_div(width, config.column_tiles));
+    config.x = static_cast<int>(own) + config.overlap;
     const int64_t y = std::min<int64_t>(groups, kThreads / config.x);
     // Rounds of one length: 5 groups are read by 3 threads in two rounds, not by 4.
-    config.y = static_cast<int>(ceil_div(groups, ceil_div(groups, y)));
+    config.y = static_cast<int>(step > 1 ? y - y % step : ceil_div(groups, ceil_div(groups, y)));
     config.z = static_cast<int>(std::min<int64_t>(outer, kThreads / (config.x * config.y)));
+    config.column_tiles = ceil_div<int64_t>(width, own);
     config.tiles = config.column_tiles * ceil_div<int64_t>(outer, config.z);
     if (config.z == 1) split(tuning.column_blocks, /*in_waves=*/true);
     const int of_thread = config.vecs ? values : config.spread ? spread_columns(item) : 1;
@@ -69,9 +88,12 @@ struct ColumnsChooser : Chooser {
       config.column_vecs = columns / common;
       config.inner_units = layout.reduced[0].size / config.fold;
       config.unaligned = !vecs_are_aligned(2);
+    } else if (can_be_shifted()) {
+      config.vecs = config.unaligned = config.shifted = true;
+      config.column_vecs = ceil_div<int64_t>(columns, values);
+      config.overlap = vecs_are_aligned(1) ? 0 : 1;
     } else if (types.native && values > 1 &&
-               (layout.outputs >= int64_t{device.sms} * kThreads * kBlocks ||
-                (can_vec && config.units() >= tuning.long_column))) {
+               layout.outputs >= int64_t{device.sms} * kThreads * kBlocks) {
       config.spread = true;
       config.column_vecs = ceil_div<int64_t>(columns, spread_columns(item));
     }

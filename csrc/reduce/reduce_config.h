@@ -56,6 +56,10 @@ struct Config {
   int64_t column_tiles = 1;  // kColumns: blocks side by side along a row
   // kColumns: so many rows of columns are read as one row of whole vectors (README.md draws it).
   int fold = 1;
+  // kColumns: all vectors of a thread begin at the same offset in an aligned one, and the thread
+  // reads that. Blocks side by side share `overlap` vectors.
+  bool shifted = false;
+  int overlap = 0;
   // kColumns: a thread reads several columns value by value. They are as far apart as the block is
   // wide, so that neighbouring threads read neighbouring values.
   bool spread = false;

@@ -6,19 +6,19 @@
 #include <vector>
 
 #include "common/launch_shape.h"
-#include "common/tuning.h"
 #include "reduce/reduce_args.h"
 #include "reduce/reduce_columns_config.h"
 #include "reduce/reduce_rows_config.h"
+#include "common/tuning.h"
 
 namespace gpuopt::reduce {
 
 // A kernel and its arguments. Pointers to the workspace are set when it is launched.
 struct Launch {
   Path path = Path::kRows;
-  bool vecs = false, unaligned = false, spread = false;  // as in Config
-  bool one_row = true;                                   // the units of an output lie in one row
-  bool to_workspace = false;                             // reads or writes partial results
+  bool vecs = false, unaligned = false, shifted = false, spread = false;  // as in Config
+  bool one_row = true;        // the units of an output lie in one row
+  bool to_workspace = false;  // reads or writes partial results
   uint32_t first_slot = 0;
   uint32_t slots = 0;  // kFinish: partial results of an output
   LaunchShape shape;
@@ -99,6 +99,7 @@ inline Args make_args(const Problem& problem, const Layout& layout, const Config
     args.columns = static_cast<uint32_t>(layout.kept[0].size);
     args.outer_outputs = args.outputs / args.columns;
     args.fold = static_cast<uint32_t>(config.fold);
+    args.overlap = static_cast<uint32_t>(config.overlap);
     args.inner_stride *= config.fold;
   } else if (config.path == Path::kTile) {
     const Dim& outer = layout.dims[layout.count - 1];
@@ -131,6 +132,7 @@ inline Launch make_launch(const Problem& problem, const Layout& layout, const Co
   launch.path = config.path;
   launch.vecs = config.vecs;
   launch.unaligned = config.unaligned;
+  launch.shifted = config.shifted;
   launch.spread = config.spread;
   launch.one_row = config.outer_units == 1;
   launch.shape.blocks = static_cast<unsigned>(config.blocks());
@@ -229,8 +231,7 @@ struct Planner {
 
 }  // namespace detail
 
-inline Plan make_plan(const Problem& problem, const Device& device,
-                      const Tuning& tuning = limits<Tuning>()) {
+inline Plan make_plan(const Problem& problem, const Device& device, const Tuning& tuning = limits<Tuning>()) {
   Plan plan;
   plan.operation = problem.operation;
   plan.divisor = problem.divisor;
@@ -289,6 +290,7 @@ void describe(const Args& args, F&& f) {
   f("columns", args.columns);
   f("fold", args.fold);
   f("apart", args.apart);
+  f("overlap", args.overlap);
   f("piece_outputs", args.piece_outputs.divisor);
   f("tile_pieces", args.tile_pieces);
   f("pitch", args.pitch);
@@ -311,6 +313,7 @@ void describe(const Launch& launch, F&& f) {
   f("path", path_name(launch.path));
   f("vecs", launch.vecs);
   f("unaligned", launch.unaligned);
+  f("shifted", launch.shifted);
   f("spread", launch.spread);
   f("to_workspace", launch.to_workspace);
   f("first_slot", launch.first_slot);

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/describe.h"
 #include "common/index.h"
+#include "common/describe.h"
 
 namespace gpuopt::reduce {
 
@@ -74,22 +74,25 @@ struct Tuning {
   int64_t wide_short = 64;     // vectors side by side in a block of short columns
   int64_t wide_values = 128;   // single values side by side in a block of columns
   int64_t short_column = 128;  // units of a short column, at most
+  // The limits below are from benchmarks/results/nvidia-h200/reduce-columns.jsonl.
+  //
+  // Columns are shifted from so many units on, times the offsets at which rows begin, but not more
+  // than most_shifted: (512,64,2049) of f16 over dim 1 takes 50 us shifted and 59 spread,
+  // (992,33,2049) 73 and 60, and (64,30,2049) of f64 10.4 and 12.4. Vectors of more values are not:
+  // 16 sums in int64 fill the registers.
+  int64_t shifted_column = 12, least_shifted = 24, most_shifted = 64;
+  int64_t shifted_values = 8;
   // Single values: a thread reads a column alone if an SM has so many threads for each group.
   // (2048,16,2049) of f16 over dim 1 takes 58 us so, and 86 with several threads for a column.
   int64_t alone_threads = 128;
-  // Columns of so many units are long. Contiguous ones are spread even if outputs are few:
-  // (64,300,2049) of u8 over dim 1 takes 36.7 us so, and 38.3 singly. Pieces of shorter columns may
-  // have twice tile_row_bytes on path kTile.
+  // Pieces on path kTile may have twice tile_row_bytes if columns are shorter than this.
   int64_t long_column = 64;
   // Inputs of at least once_from and less than once_below bytes use streaming loads.
   int64_t once_from = 16 << 20, once_below = 256 << 20;
   // Outputs, blocks and units of a launch. Tests lower it, so that small problems are split.
   int64_t most_in_launch = kMaxIndex32;
 
-  GPUOPT_DESCRIBE(row_blocks, many_rows_blocks, column_blocks, least_fill, wave_groups, row_threads,
-                  unsplit_groups, short_row_vecs, tile_row_bytes, tile_bytes, tile_blocks,
-                  tile_least_bytes, wide, wide_short, wide_values, short_column, alone_threads,
-                  long_column, once_from, once_below, most_in_launch)
+  GPUOPT_DESCRIBE(row_blocks, many_rows_blocks, column_blocks, least_fill, wave_groups, row_threads, unsplit_groups, short_row_vecs, tile_row_bytes, tile_bytes, tile_blocks, tile_least_bytes, wide, wide_short, wide_values, short_column, shifted_column, least_shifted, most_shifted, shifted_values, alone_threads, long_column, once_from, once_below, most_in_launch)
 };
 
 }  // namespace gpuopt::reduce

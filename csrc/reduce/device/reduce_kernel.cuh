@@ -180,6 +180,7 @@ __device__ __forceinline__ typename Op::Value combine_lanes(const Op& op, typena
 enum class Read {
   kAligned,    // the address is a multiple of the unit's size
   kUnaligned,  // a 16-byte vector at any address: one aligned load, or two
+  kShifted,    // an aligned vector. It is left out if it begins before the input or ends after it
   kSpread,     // value by value. Spread says where they lie
 };
 
@@ -299,6 +300,9 @@ __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t
                                          const Spread<kRead, kValues>& spread = {}) {
   const int64_t group = int64_t{kUnroll} * lanes;
   const int64_t step = lanes * args.inner_stride;
+  const auto inside = [&](int64_t offset) {
+    return kRead != Read::kShifted || (offset >= 0 && offset + kValues <= args.reach);
+  };
   int64_t offsets[kUnroll];
   bool valid[kUnroll];
   int64_t begin = split * group;
@@ -307,7 +311,7 @@ __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       offsets[u] = first + u * step;
-      valid[u] = true;
+      valid[u] = inside(offsets[u]);
     }
     load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume, spread);
   }
@@ -316,7 +320,7 @@ __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     offsets[u] = first + u * step;
-    valid[u] = begin + lane + u * int64_t{lanes} < units;
+    valid[u] = begin + lane + u * int64_t{lanes} < units && inside(offsets[u]);
   }
   load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume, spread);
 }

@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned
   grid_dependency_wait();
   uint32_t tile = blockIdx.x;
   const uint32_t split = args.splits.divmod(tile);
-  const uint32_t width = args.x.divisor * kValues;
-  const uint32_t first = args.column_tiles.divmod(tile) * width;
+  const uint32_t block_columns = (args.x.divisor - args.overlap) * kValues;
+  const uint32_t first = args.column_tiles.divmod(tile) * block_columns;
   uint32_t z = threadIdx.x;
   const uint32_t x = args.x.divmod(z);
   const uint32_t y = args.y.divmod(z);
@@ -54,11 +54,22 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned
   const uint32_t own = kIsSpread ? x : x * kValues;  // the first, counted from the block's first
   const uint32_t column = first + own;
   const bool is_inside = outer < args.outer_outputs;
+  bool active = is_inside && column < args.columns * args.fold;
+  int64_t base = 0;
+  uint32_t shift = 0;  // how far before `column` the thread's vectors begin
+  if (is_inside) base = in_offset(args.kept, 1, outer) + column * args.kept.in_strides[0];
+  if constexpr (kRead == Read::kShifted) {
+    if (is_inside) {
+      const In* row = static_cast<const In*>(args.in) + base + y * args.inner_stride;
+      shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row) % kAccessBytes / sizeof(In));
+      base -= shift;
+      active = column < args.columns + shift && own < block_columns + shift;
+    }
+  }
   V acc[kValues];
 #pragma unroll
   for (int v = 0; v < kValues; ++v) acc[v] = op.identity();
-  if (is_inside && column < args.columns * args.fold) {
-    const int64_t base = in_offset(args.kept, 1, outer) + column * args.kept.in_strides[0];
+  if (active) {
     Spread<kRead, kValues> spread;
     if constexpr (kIsSpread) {
       // Columns behind the last are read as the last, and not written.
@@ -80,6 +91,20 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned
           [&](int64_t row, uint32_t inner, bool&) { return row + inner * args.inner_stride; }, take,
           spread);
     }
+    if constexpr (kRead == Read::kShifted) {
+      // The input may begin and end inside of an aligned vector, in the first and in the last row.
+      const int64_t last = args.units - 1;
+      for (const int64_t unit : {int64_t{0}, last}) {
+        const int64_t offset = base + unit * args.inner_stride;
+        const bool whole = offset >= 0 && offset + kValues <= args.reach;
+        if (split > 0 || whole || unit % lanes != y) continue;
+#pragma unroll
+        for (int v = 0; v < kValues; ++v) {
+          if (offset + v < 0 || offset + v >= args.reach) continue;
+          acc[v] = op.combine(acc[v], convert<V>(static_cast<const In*>(args.in)[offset + v]));
+        }
+      }
+    }
     if constexpr (kValues > 1) {
       if (folded) {
         // The last rows, too few to fill a folded row.
@@ -100,10 +125,15 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned
 
   // Combine the partial results along y.
   auto* s = reinterpret_cast<V*>(shared);
-  const bool meets = lanes > 1 || folded;
+  const uint32_t width = args.x.divisor * kValues;
+  const bool meets = kRead == Read::kShifted || lanes > 1 || folded;
   if (meets) {
 #pragma unroll
-    for (int v = 0; v < kValues; ++v) s[(y * args.z + z) * width + own + v * apart] = acc[v];
+    for (int v = 0; v < kValues; ++v) {
+      const uint32_t at = own + v * apart - shift;  // wraps before the block's first column
+      if (kRead == Read::kShifted && at >= block_columns) continue;
+      s[(y * args.z + z) * width + at] = acc[v];
+    }
     combine_groups(op, s, lanes, args.z * width);
   }
   if (folded) {
@@ -119,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned
     }
     return;
   }
-  if (y > 0 || !is_inside) return;
+  if (y > 0 || !is_inside || own >= block_columns) return;
   if (meets) {
 #pragma unroll
     for (int v = 0; v < kValues; ++v) acc[v] = s[z * width + own + v * apart];

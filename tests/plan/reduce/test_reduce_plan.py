@@ -158,18 +158,26 @@ def check_launch(problem: Problem, launch: dict, limit: int) -> None:
         assert z == 1 and (splits - 1) * y * (VECS_IN_FLIGHT if vecs else 1) < units
 
     if path == "columns":
-        columns, fold = launch["columns"], launch["fold"]
+        columns, fold, overlap = launch["columns"], launch["fold"], launch["overlap"]
         spread = 4 if item < 8 else 2
         of_thread = values if vecs else spread if launch["spread"] else 1
-        assert launch["apart"] == 1 and not (launch["spread"] and vecs) and (problem.native or of_thread == 1)
-        assert covers(launch["column_tiles"], x * of_thread, fold * columns)
+        assert launch["apart"] == 1 and (overlap == 0 or launch["shifted"])
+        assert not (launch["spread"] and vecs) and (problem.native or of_thread == 1)
+        assert covers(launch["column_tiles"], (x - overlap) * of_thread, fold * columns)
         assert tiles % launch["column_tiles"] == 0 and covers(tiles // launch["column_tiles"], z, outputs // columns)
         assert shared >= x * y * z * of_thread * ACCUMULATOR[problem.out_dtype]
         if fold > 1:  # whole vectors, wherever columns begin in them
             assert x * values == fold * columns and launch["column_tiles"] == 1
             assert inner_units == row // fold >= 1
         else:
-            assert inner_units == row and not launch["unaligned"] and (columns % values == 0 or not vecs)
+            assert inner_units == row and (columns >= values or not vecs) and launch["unaligned"] == launch["shifted"]
+            if aligned:
+                assert columns % values == 0
+            if launch["shifted"]:  # the rows of a thread begin at one offset in a vector, and a block holds any offset
+                (stride,) = launch["reduced"]["in_strides"]
+                assert launch["unaligned"] and y * stride % values == 0 and stride >= values
+                starts = [launch["in"] // item, stride, *launch["kept"]["in_strides"][1:]]
+                assert overlap == 1 or all(start % values == 0 for start in starts)
         return
     assert x == 1 and y & (y - 1) == 0
     if path == "rows_in_vecs":
@@ -266,13 +274,13 @@ def test_any_launch_is_valid(planner):
         plan = problem.plan(planner, sms)
         check(problem, plan)
         for launch in plan["launches"]:
-            kind = [launch[key] for key in ("path", "vecs", "unaligned", "spread", "to_workspace")]
+            kind = [launch[key] for key in ("path", "vecs", "unaligned", "shifted", "spread", "to_workspace")]
             taken.add((*kind, launch.get("fold", 1) > 1, launch.get("apart", 1) > 1))
 
     check_one()
     paths = {"rows", "line", "short_rows", "rows_in_vecs", "tile", "columns", "finish"}
     assert {path for path, *_ in taken} == paths and len(taken) >= 20
-    assert {spread for path, _, _, spread, *_ in taken if path == "columns"} == {False, True}
+    assert {spread for path, _, _, _, spread, *_ in taken if path == "columns"} == {False, True}
     assert {path for path, *_, apart in taken if apart} <= {"rows"}
 
 
@@ -341,17 +349,22 @@ def test_common_shapes_take_their_paths_in_vecs(planner, sizes, strides, reduced
     assert launch["path"] == path and (launch["vecs"] or path in ("rows_in_vecs", "tile"))
 
 
+@pytest.mark.parametrize("dtype", [FLOAT16, FLOAT32], ids=str)
+@pytest.mark.parametrize("pitch, overlap", [(25675, 1), (25680, 0)])
+def test_long_columns_at_any_offset_are_read_in_aligned_vectors(planner, dtype, pitch, overlap):
+    launch = Problem([25674, 6160], [1, pitch], [0, 1], dtype).plan(planner)["launches"][0]
+    assert launch["shifted"] and launch["overlap"] == overlap
+
+
 @pytest.mark.parametrize(
     "sizes, strides, y",
     [
         ([501, 12, 300], [1, 501, 12 * 501], 3),
         ([2049, 16, 2048], [1, 2049, 16 * 2049], 1),  # enough threads to read columns alone
         ([1327059, 9], [2, 2654118], 1),  # every other value
-        ([25674, 6160], [1, 25675], 8),  # few outputs, long columns
-        ([25674, 6160], [1, 25680], 8),
     ],
 )
-def test_columns_at_any_offset_are_read_value_by_value(planner, sizes, strides, y):
+def test_short_columns_at_any_offset_are_read_value_by_value(planner, sizes, strides, y):
     for dtype in (FLOAT16, FLOAT32):
         launch = Problem(sizes, strides, [0, 1, 0][: len(sizes)], dtype).plan(planner)["launches"][0]
         assert launch["path"] == "columns" and launch["spread"] and launch["y"] == y
