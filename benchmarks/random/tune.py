@@ -89,11 +89,17 @@ def wide_groups(count: int, seed: int) -> list[Problem]:
     draw = random.Random(seed)
     found: dict[Problem, None] = {}
     while len(found) < count:
-        channels, groups, taps = draw.randint(9, 64), draw.choice((2, 3, 4, 8, 16, 32)), draw.choice((3, 5, 9, 16, 31, 64, 128))
+        channels, groups, taps = (
+            draw.randint(9, 64),
+            draw.choice((2, 3, 4, 8, 16, 32)),
+            draw.choice((3, 5, 9, 16, 31, 64, 128)),
+        )
         length = max(int(2 ** draw.uniform(5, 14)), taps)
         batch = int(2 ** draw.uniform(0, 5))
         if batch * channels * groups * length <= 1 << 23:
-            found[Problem(batch, channels * groups, length, taps, channels * groups, padding=taps // 2, groups=groups)] = None
+            found[
+                Problem(batch, channels * groups, length, taps, channels * groups, padding=taps // 2, groups=groups)
+            ] = None
     return list(found)
 
 
@@ -211,7 +217,9 @@ def gradients(problem: Problem, chosen: dict[str, str]) -> dict:
     return {
         "fused": lambda x, w, g: torch.ops.gpuopt.conv1d_backward(g, x, w, *sizes, mask),
         "separate": lambda x, w, g: [call(x, w, g) for call in each],
-        "aten": lambda x, w, g: torch.ops.aten.convolution_backward(g, x, w, None, *sizes[:3], False, [0], p.groups, mask),
+        "aten": lambda x, w, g: torch.ops.aten.convolution_backward(
+            g, x, w, None, *sizes[:3], False, [0], p.groups, mask
+        ),
     }
 
 

@@ -36,10 +36,10 @@
   f(#name, self.name);                \
   __VA_OPT__(GPUOPT_DETAIL_AGAIN GPUOPT_DETAIL_PARENS(__VA_ARGS__))
 
-#define GPUOPT_DESCRIBE(...)                                \
-  template <typename Self, typename F>                      \
-  static void describe_members(Self& self, F&& f) {         \
-    GPUOPT_DETAIL_EXPAND(GPUOPT_DETAIL_STEP(__VA_ARGS__))   \
+#define GPUOPT_DESCRIBE(...)                              \
+  template <typename Self, typename F>                    \
+  static void describe_members(Self& self, F&& f) {       \
+    GPUOPT_DETAIL_EXPAND(GPUOPT_DETAIL_STEP(__VA_ARGS__)) \
   }
 
 namespace gpuopt {
@@ -133,7 +133,8 @@ void assign(T& value, Values& values, const std::string& path = "") {
         }
       }
     } else {
-      describe(value, [&](const char* name, auto&& member) { assign(member, values, prefix + name); });
+      describe(value,
+               [&](const char* name, auto&& member) { assign(member, values, prefix + name); });
     }
   }
 }

@@ -33,15 +33,14 @@ struct AtenPlan {
 };
 
 // Input gradients of stride 1 run as forward convolutions, see transposed().
-using ForwardPath =
-    std::variant<AtenPlan, ToeplitzPlan, SlidingPlan, StridedPlan,
-                 PolyphasePlan, ExpandPlan, ImplicitGemmPlan, TapGemmPlan,
-                 ChannelTilesPlan, ChannelsLastPlan, SmallPlan, GeneralPlan>;
+using ForwardPath = std::variant<AtenPlan, ToeplitzPlan, SlidingPlan, StridedPlan, PolyphasePlan,
+                                 ExpandPlan, ImplicitGemmPlan, TapGemmPlan, ChannelTilesPlan,
+                                 ChannelsLastPlan, SmallPlan, GeneralPlan>;
 using InputGradientPath =
     std::variant<AtenPlan, StridedGradientPlan, Col2imPlan, GeneralGradientPlan>;
-using WeightGradientPath = std::variant<AtenPlan, WeightChunksPlan, 
-                                        WeightChannelTilesPlan, WeightChannelsLastPlan, Im2colPlan,
-                                        WeightTapGemmPlan, WeightColumnsPlan, WeightGeneralPlan>;
+using WeightGradientPath =
+    std::variant<AtenPlan, WeightChunksPlan, WeightChannelTilesPlan, WeightChannelsLastPlan,
+                 Im2colPlan, WeightTapGemmPlan, WeightColumnsPlan, WeightGeneralPlan>;
 
 template <typename Path>
 const char* name_of(const Path& path) {

@@ -6,9 +6,9 @@
 
 #include "common/device.h"
 #include "common/strided.h"
+#include "common/tuning.h"
 #include "dot/dot_args.h"
 #include "dot/dot_tuning.h"
-#include "common/tuning.h"
 
 namespace gpuopt::dot {
 
@@ -253,7 +253,8 @@ inline void halve(const Problem& problem, Problem& first, Problem& second) {
 }  // namespace detail
 
 // The order of additions depends only on the problem and the device.
-inline Plan make_plan(const Problem& problem, const Device& device, const Tuning& tuning = limits<Tuning>()) {
+inline Plan make_plan(const Problem& problem, const Device& device,
+                      const Tuning& tuning = limits<Tuning>()) {
   auto [path, blocks] =
       detail::choose(problem, device, problem.atomic ? atomic_tuning(tuning) : tuning);
   if (blocks.count() > tuning.launch_blocks) {

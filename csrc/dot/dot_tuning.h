@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/index.h"
 #include "common/describe.h"
+#include "common/index.h"
 
 namespace gpuopt::dot {
 
@@ -72,12 +72,14 @@ struct Tuning {
   // at least so many groups. (575,1536) in bf16 has 18 blocks and 24 groups: unsplit 21 us, split
   // 4.4 us (H200). Other limits were not tried.
   int64_t split_groups = 4;
-  int64_t short_row_vecs = 16;    // vectors of a row on path "short rows", at most
-  int64_t tile_row_bytes = 1024;  // bytes of a row on path "tile", at most
-  int64_t tile_bytes = 8 << 10;  // bytes of a tile in shared memory, about
+  int64_t short_row_vecs = 16;          // vectors of a row on path "short rows", at most
+  int64_t tile_row_bytes = 1024;        // bytes of a row on path "tile", at most
+  int64_t tile_bytes = 8 << 10;         // bytes of a tile in shared memory, about
   int64_t launch_blocks = kMaxIndex32;  // the most blocks of a launch
 
-  GPUOPT_DESCRIBE(line_blocks, row_blocks, shifted_blocks, value_blocks, line_threads, unsplit_vecs, unsplit_values, split_groups, short_row_vecs, tile_row_bytes, tile_bytes, launch_blocks)
+  GPUOPT_DESCRIBE(line_blocks, row_blocks, shifted_blocks, value_blocks, line_threads, unsplit_vecs,
+                  unsplit_values, split_groups, short_row_vecs, tile_row_bytes, tile_bytes,
+                  launch_blocks)
 };
 
 // The constants of sums that are added atomically. Every block makes one atomic addition, and every

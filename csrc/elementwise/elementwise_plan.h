@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "common/describe.h"
 #include "common/device.h"
 #include "common/parts.h"
+#include "common/tuning.h"
 #include "elementwise/elementwise_paths.h"
 #include "elementwise/elementwise_problem.h"
-#include "common/describe.h"
-#include "common/tuning.h"
 
 namespace gpuopt::elementwise {
 
@@ -44,7 +44,8 @@ struct Tuning {
   //   (16384,1) * (4096):          1 vector 83.4 / 44.2, 2 vectors 62.6 / 38.6
   int64_t two_vecs = 1 << 19;
 
-  GPUOPT_DESCRIBE(small, tile_side, narrow_values, narrow_rows, narrow_bytes, packed_parts, four_values, two_vecs)
+  GPUOPT_DESCRIBE(small, tile_side, narrow_values, narrow_rows, narrow_bytes, packed_parts,
+                  four_values, two_vecs)
 };
 
 namespace detail {

@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 
+#include "common/describe.h"
 #include "common/strided.h"
 #include "elementwise/elementwise_args.h"
-#include "common/describe.h"
 
 namespace gpuopt::elementwise {
 

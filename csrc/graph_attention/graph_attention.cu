@@ -129,9 +129,8 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, false>) voi
       if constexpr (!kProduct) scores[u] = scores[u] > C(0) ? scores[u] : scores[u] * factor;
     }
 
-    // Adds entries to the state.
-    const auto add = [&](int32_t first, int32_t stop) {
-      const int32_t begin = first - from, end = stop - from;
+    // Add the entries begin to end - 1 to the state.
+    const auto add = [&](int32_t begin, int32_t end) {
       C limit = most;
 #pragma unroll
       for (int u = 0; u < U; ++u) {
@@ -153,7 +152,15 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, false>) voi
         }
       }
     };
-    walk_entries(rows, from, min(from + U, window.count), add, finish_row);
+    // Groups of a warp add entries and finish rows together, as in reduce_rows().
+    const int32_t end = min(from + U, window.count);
+    for (int32_t done = from;;) {
+      const int32_t stop = min(rows.end(), end);
+      add(done - from, stop - from);
+      if (rows.end() > end) break;
+      done = stop;
+      finish_row();
+    }
   }
   assert(next.in_range() && "index out of bounds");
   while (rows.has_row() && !rows.is_open()) finish_row();

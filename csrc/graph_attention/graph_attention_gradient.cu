@@ -159,7 +159,17 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, true>) void
         sums[0].sum += grad;
       }
     };
-    walk_each_entry<U>(rows, from, window.count, add, finish_row);
+    const int32_t end = min(from + U, window.count);
+    for (int32_t done = from;;) {
+      const int32_t stop = min(rows.end(), end);
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        if (from + u >= done && from + u < stop) add(u);
+      }
+      if (rows.end() > end) break;
+      done = stop;
+      finish_row();
+    }
   }
   assert(next.in_range() && "index out of bounds");
   while (rows.has_row() && !rows.is_open()) finish_row();

@@ -25,8 +25,7 @@ GraphAttentionBackward::Result backward_meta(const GraphAttentionBackward& op) {
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   // A composition of operators that have batching rules.
-  register_op<GraphAttention, Cpu<composed>, Meta<attention_meta>,
-              Batched<composed>,
+  register_op<GraphAttention, Cpu<composed>, Meta<attention_meta>, Batched<composed>,
               Autocast<lower_precision, at::kCUDA, at::kCPU>>(m);
   register_op<GraphAttentionBackward, Cpu<composed_backward>, Meta<backward_meta>>(m);
 }

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
+#include "common/tuning.h"
 #include "graph_attention/graph_attention_problem.h"
 #include "rows/rows_plan.h"
-#include "common/tuning.h"
 
 namespace gpuopt::graph_attention {
 
@@ -81,7 +81,8 @@ inline AttentionArgs attention_args(const AttentionProblem& problem, const Tunin
   return args;
 }
 
-inline AttentionPlan plan(const AttentionProblem& problem, const Tuning& tuning = limits<Tuning>()) {
+inline AttentionPlan plan(const AttentionProblem& problem,
+                          const Tuning& tuning = limits<Tuning>()) {
   AttentionPlan plan;
   plan.args = attention_args(problem, tuning);
   plan.shape = shape_of(plan.args.walk, 1);

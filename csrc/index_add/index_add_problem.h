@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 
+#include "common/describe.h"
 #include "common/device.h"
 #include "common/index_reader.h"
 #include "common/launch_shape.h"
-#include <span>
-
 #include "common/strided.h"
 #include "index_add/index_add_tuning.h"
-#include "common/describe.h"
 
 namespace gpuopt::index_add {
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "index_sort/index_sort.h"
 #include "common/describe.h"
+#include "index_sort/index_sort.h"
 
 namespace gpuopt::index_add {
 
@@ -69,7 +69,11 @@ struct Tuning : SortTuning {
   int64_t sort_repeats = 4;  // or this many entries per bin; not swept
   int64_t sort_row_bytes = 128;
 
-  GPUOPT_DESCRIBE(position_bits, max_tile_entries, launch_size, launch_values, min_bin_values, least_queue, min_lines, min_tile_entries, min_block_sums, min_hot_values, group_rows, max_parts, sort_traffic, sort_entry_traffic, cached_traffic, added_traffic, cached_self_bytes, sort_source_bytes, sort_entries, sort_repeats, sort_row_bytes)
+  GPUOPT_DESCRIBE(position_bits, max_tile_entries, launch_size, launch_values, min_bin_values,
+                  least_queue, min_lines, min_tile_entries, min_block_sums, min_hot_values,
+                  group_rows, max_parts, sort_traffic, sort_entry_traffic, cached_traffic,
+                  added_traffic, cached_self_bytes, sort_source_bytes, sort_entries, sort_repeats,
+                  sort_row_bytes)
 };
 
 }  // namespace gpuopt::index_add

@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/describe.h"
 #include "common/device.h"
 #include "common/index.h"
 #include "common/index_reader.h"
 #include "common/launch_shape.h"
-#include "common/workspace.h"
-#include "common/describe.h"
 #include "common/tuning.h"
+#include "common/workspace.h"
 
 namespace gpuopt::index_sort {
 

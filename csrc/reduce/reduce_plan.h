@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "common/launch_shape.h"
+#include "common/tuning.h"
 #include "reduce/reduce_args.h"
 #include "reduce/reduce_columns_config.h"
 #include "reduce/reduce_rows_config.h"
-#include "common/tuning.h"
 
 namespace gpuopt::reduce {
 
@@ -231,7 +231,8 @@ struct Planner {
 
 }  // namespace detail
 
-inline Plan make_plan(const Problem& problem, const Device& device, const Tuning& tuning = limits<Tuning>()) {
+inline Plan make_plan(const Problem& problem, const Device& device,
+                      const Tuning& tuning = limits<Tuning>()) {
   Plan plan;
   plan.operation = problem.operation;
   plan.divisor = problem.divisor;

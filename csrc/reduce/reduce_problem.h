@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
-#include "common/strided.h"
 #include "common/describe.h"
+#include "common/strided.h"
 
 namespace gpuopt::reduce {
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/index.h"
 #include "common/describe.h"
+#include "common/index.h"
 
 namespace gpuopt::reduce {
 
@@ -92,7 +92,11 @@ struct Tuning {
   // Outputs, blocks and units of a launch. Tests lower it, so that small problems are split.
   int64_t most_in_launch = kMaxIndex32;
 
-  GPUOPT_DESCRIBE(row_blocks, many_rows_blocks, column_blocks, least_fill, wave_groups, row_threads, unsplit_groups, short_row_vecs, tile_row_bytes, tile_bytes, tile_blocks, tile_least_bytes, wide, wide_short, wide_values, short_column, shifted_column, least_shifted, most_shifted, shifted_values, alone_threads, long_column, once_from, once_below, most_in_launch)
+  GPUOPT_DESCRIBE(row_blocks, many_rows_blocks, column_blocks, least_fill, wave_groups, row_threads,
+                  unsplit_groups, short_row_vecs, tile_row_bytes, tile_bytes, tile_blocks,
+                  tile_least_bytes, wide, wide_short, wide_values, short_column, shifted_column,
+                  least_shifted, most_shifted, shifted_values, alone_threads, long_column,
+                  once_from, once_below, most_in_launch)
 };
 
 }  // namespace gpuopt::reduce

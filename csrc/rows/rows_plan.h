@@ -18,9 +18,9 @@
 #include "common/index.h"
 #include "common/launch_shape.h"
 #include "common/strided.h"
+#include "common/tuning.h"
 #include "rows/rows_problem.h"
 #include "rows/rows_tiles.h"
-#include "common/tuning.h"
 
 namespace gpuopt::rows {
 

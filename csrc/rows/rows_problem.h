@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/dtype.h"
 #include "common/describe.h"
+#include "common/dtype.h"
 
 namespace gpuopt::rows {
 

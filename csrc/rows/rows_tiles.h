@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/describe.h"
 #include "common/dtype.h"
 #include "common/index.h"
 #include "rows/rows_problem.h"
-#include "common/describe.h"
 
 namespace gpuopt::rows {
 

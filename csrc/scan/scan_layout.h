@@ -353,10 +353,9 @@ inline Layout make_layout(const Problem& problem, const Kernels& kernels, const 
     for (int d = 0; d < layout.num_outer; ++d) by_rows.rows *= layout.outer[d].size;
     plan_rows(by_rows, problem, kernels, tuning);
     const int64_t length = problem.scanned.size;
-    const bool is_short =
-        by_rows.path == Path::kPacked ||
-        (length < kShortRow && by_rows.rows * length >= kManyShortValues &&
-         rows_are_in_order(problem));
+    const bool is_short = by_rows.path == Path::kPacked ||
+                          (length < kShortRow && by_rows.rows * length >= kManyShortValues &&
+                           rows_are_in_order(problem));
     columns = is_short && by_rows.values == 1 && kernels.values > 1;
   }
   if (columns && is_moved && inner_columns && is_wide) {

@@ -9,8 +9,8 @@
 #include "common/device.h"
 #include "common/launch_shape.h"
 #include "common/parts.h"
-#include "scan/scan_layout.h"
 #include "common/tuning.h"
+#include "scan/scan_layout.h"
 
 namespace gpuopt::scan {
 

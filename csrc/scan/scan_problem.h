@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 #include <span>
+#include <utility>
 
+#include "common/describe.h"
 #include "common/strided.h"
 #include "scan/scan_args.h"
-#include "common/describe.h"
 
 namespace gpuopt::scan {
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/index.h"
 #include "common/describe.h"
+#include "common/index.h"
 
 namespace gpuopt::scan {
 
@@ -77,8 +77,9 @@ struct Tuning {
   int narrow = 4;
   int narrow_values = 8;
   int64_t wide_blocks = 528;
-  // Threads scan columns that no vectors fit alone if there are so many for each row, up to a number of rows.
-  // On an H200, in us, otherwise and alone (benchmarks/results/nvidia-h200/scan-paths.jsonl):
+  // Threads scan columns that no vectors fit alone if there are so many for each row, up to a
+  // number of rows. On an H200, in us, otherwise and alone
+  // (benchmarks/results/nvidia-h200/scan-paths.jsonl):
   //                     f16              f32                           bf16
   //   (64, 20001)       4.7,   6.1                   (270, 16, 63)     4.6,  3.6
   //   (64, 50001)      11.3,   9.2                   (8, 18, 1835)     4.9,  4.0
@@ -103,7 +104,9 @@ struct Tuning {
   // Rows, columns and blocks of a launch, at most.
   int64_t launch_limit = kMaxIndex32;
 
-  GPUOPT_DESCRIBE(split_rows_below, split_columns_below, unsplit_tiles, many_tiles, most_tile_times, narrow, narrow_values, wide_blocks, alone_columns, alone_rows, skewed_rows, patience, launch_limit)
+  GPUOPT_DESCRIBE(split_rows_below, split_columns_below, unsplit_tiles, many_tiles, most_tile_times,
+                  narrow, narrow_values, wide_blocks, alone_columns, alone_rows, skewed_rows,
+                  patience, launch_limit)
 };
 
 }  // namespace gpuopt::scan

@@ -7,9 +7,9 @@
 #include <cstdint>
 
 #include "common/export.h"
+#include "common/tuning.h"
 #include "common/workspace.h"
 #include "index_sort/index_sort.h"
-#include "common/tuning.h"
 
 namespace gpuopt::segment {
 
@@ -43,7 +43,8 @@ struct GroupPlan {
 };
 
 // Whether a bin and a position fit into 64 bits.
-inline bool is_supported(const Grouping& grouping, const index_sort::SortTuning& tuning = limits<index_sort::SortTuning>()) {
+inline bool is_supported(const Grouping& grouping,
+                         const index_sort::SortTuning& tuning = limits<index_sort::SortTuning>()) {
   return grouping.entries > 0 && grouping.entries <= int64_t{1} << index_sort::position_bits_for(
                                                          grouping.index.bins, tuning);
 }

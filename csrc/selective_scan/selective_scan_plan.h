@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "common/describe.h"
 #include "common/device.h"
 #include "common/index.h"
-#include "selective_scan/selective_scan_args.h"
-#include "common/describe.h"
 #include "common/tuning.h"
+#include "selective_scan/selective_scan_args.h"
 
 namespace gpuopt::selective {
 
@@ -37,7 +37,8 @@ struct Tuning {
   int64_t part_bytes = 64 << 20;
   int64_t max_sets = 32;
 
-  GPUOPT_DESCRIBE(wave_sms, unsplit_threads, segment, max_waves, launch_units, set_blocks, part_bytes, max_sets)
+  GPUOPT_DESCRIBE(wave_sms, unsplit_threads, segment, max_waves, launch_units, set_blocks,
+                  part_bytes, max_sets)
 };
 
 constexpr int kSegmentUnit = 32;  // a segment has a multiple of this, which tiles divide

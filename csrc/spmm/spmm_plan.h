@@ -1,8 +1,8 @@
 // Products of the rows that entries join (SDDMM): problem and plan. Plain host C++.
 #pragma once
 
-#include "rows/rows_plan.h"
 #include "common/tuning.h"
+#include "rows/rows_plan.h"
 
 namespace gpuopt::spmm {
 

@@ -13,10 +13,10 @@
 #include <cstdint>
 
 #include "common/export.h"
+#include "common/tuning.h"
 #include "common/workspace.h"
 #include "index_sort/index_sort.h"
 #include "rows/rows_problem.h"
-#include "common/tuning.h"
 
 namespace gpuopt::spmm {
 

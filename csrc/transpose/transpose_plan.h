@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <numeric>
 
-#include "common/launch_shape.h"
-#include "transpose/transpose_args.h"
 #include "common/describe.h"
+#include "common/launch_shape.h"
 #include "common/tuning.h"
+#include "transpose/transpose_args.h"
 
 namespace gpuopt::transpose {
 

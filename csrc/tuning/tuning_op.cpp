@@ -54,8 +54,9 @@ const std::map<std::string, Planner, std::less<>>& planners() {
        })},
       {"index_add", planner<index_add::Problem>([](const auto& problem, const Device& device) {
          return listed([&](const auto& visit) {
-           (void)index_add::for_each_plan(problem, device, limits<index_add::Tuning>(),
-                                          [&](const auto& plan) { return visit(plan), cudaSuccess; });
+           (void)index_add::for_each_plan(
+               problem, device, limits<index_add::Tuning>(),
+               [&](const auto& plan) { return visit(plan), cudaSuccess; });
          });
        })},
       {"reduce", planner<reduce::Problem>([](const auto& problem, const Device& device) {
@@ -83,9 +84,9 @@ const std::map<std::string, Planner, std::less<>>& planners() {
       {spmm::ProductProblem::kPlanner,
        planner<spmm::ProductProblem>(
            [](const auto& problem, const Device&) { return to_json(spmm::plan(problem)); })},
-      {"transpose",
-       planner<transpose::Problem>(
-           [](const auto& problem, const Device&) { return to_json(transpose::make_plan(problem)); })},
+      {"transpose", planner<transpose::Problem>([](const auto& problem, const Device&) {
+         return to_json(transpose::make_plan(problem));
+       })},
       {"upsample.backward",
        planner<upsample::Problem>([](const auto& problem, const Device& device) {
          return to_json(upsample::plan_backward(problem, device));

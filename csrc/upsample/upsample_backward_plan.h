@@ -2,9 +2,9 @@
 // without CUDA, tested on the CPU.
 #pragma once
 
+#include "common/tuning.h"
 #include "upsample/upsample_backward_args.h"
 #include "upsample/upsample_problem.h"
-#include "common/tuning.h"
 
 namespace gpuopt::upsample {
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "common/index.h"
 #include "common/describe.h"
+#include "common/index.h"
 
 namespace gpuopt::upsample {
 

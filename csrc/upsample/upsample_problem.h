@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "common/describe.h"
 #include "common/device.h"
 #include "common/dtype.h"
 #include "common/strided.h"
 #include "upsample/upsample_index.h"
-#include "common/describe.h"
 
 namespace gpuopt::upsample {
 

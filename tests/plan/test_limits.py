@@ -12,8 +12,7 @@ from benchmarks.random import limits
 ROOMS = sorted(limits.FAMILIES)
 # Limits that no random problem has decided three times on a GPU so far, or that gain less than limits.LEAST_WORTH. A limit that is no longer
 # listed may not come back: it proves itself, or goes.
-UNPROVEN = {
-}
+UNPROVEN = {}
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,10 @@ struct ExpandBlock {
     const uint32_t part = args.parts.divmod(image);
     group = args.groups.divmod(image);
     first_channel = channel_class + part * args.block_channels * cycle;
-    channels = first_channel >= args.out_channels
-                   ? 0
-                   : min(args.block_channels, (args.out_channels - first_channel + cycle - 1) / cycle);
+    channels =
+        first_channel >= args.out_channels
+            ? 0
+            : min(args.block_channels, (args.out_channels - first_channel + cycle - 1) / cycle);
     to = static_cast<T*>(args.to) + image * args.to_batch +
          (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
     from = static_cast<const T*>(args.from) + image * args.from_batch +

@@ -107,7 +107,8 @@ struct ExpandPlan : PathPlan<ExpandArgs> {
     ExpandChannels channels(p);
     if (channels.in_class < kExpandChannels) return {};
     ExpandPlan plan;
-    const bool fits = is_half(p) ? plan.fit_mma(p, device, channels) : plan.fit(p, device, channels);
+    const bool fits =
+        is_half(p) ? plan.fit_mma(p, device, channels) : plan.fit(p, device, channels);
     if (!fits) return {};
     return plan;
   }

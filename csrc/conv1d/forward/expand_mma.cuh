@@ -82,9 +82,10 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   for (int i = 0; i < 4 * kSteps; ++i) {
     const auto product = static_cast<int32_t>(i / 4 * 16 + i / 2 % 2 * 8 + 2 * (lane % 4) + i % 2);
     const int32_t c = product / args.taps, k = product - c * args.taps;
-    offsets[i / 4][i % 4] = product < products ? c * static_cast<int32_t>(args.row_vecs) * N +
-                                                     block.ahead_of(args, first, c) + k * args.dilation
-                                               : -1;
+    offsets[i / 4][i % 4] = product < products
+                                ? c * static_cast<int32_t>(args.row_vecs) * N +
+                                      block.ahead_of(args, first, c) + k * args.dilation
+                                : -1;
   }
   const T* const values = reinterpret_cast<const T*>(vecs);
 

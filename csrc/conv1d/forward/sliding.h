@@ -12,7 +12,8 @@ struct SlidingPlan : ChunkPlan {
   bool dilated;
 
   static std::optional<SlidingPlan> make(const Problem& p, const Device& device) {
-    if (item_of(p) != 4 || p.from.channels > 1 || !has_plain_rows(p) || !has_unit_stride(p)) return {};
+    if (item_of(p) != 4 || p.from.channels > 1 || !has_plain_rows(p) || !has_unit_stride(p))
+      return {};
     const int64_t item = item_of(p), values = kAccessBytes / item, outputs = tile_outputs(item);
     const bool dilated = has_dilation(p);
     const int64_t taps_pitch = whole_taps(p);

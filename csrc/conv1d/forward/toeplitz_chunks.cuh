@@ -1,5 +1,5 @@
-// Toeplitz products of the rows of channel_tiles, in place. A row of A is a chunk of the outputs' row, not a vector of it.
-// With chunks of 3 vectors:
+// Toeplitz products of the rows of channel_tiles, in place. A row of A is a chunk of the outputs'
+// row, not a vector of it. With chunks of 3 vectors:
 //
 //   row:  v0 v1 v2 | v3 v4 v5 | v6 v7 v8 | ...      vectors of 8 positions
 //

@@ -84,7 +84,8 @@ struct WeightTapGemmPlan : PathPlan<WeightTapGemmArgs> {
     const double mma = std::ceil(args.units / splits) * rows * rows;
     // Terms: copies, mma per warp and per SM, second launch, partial sums.
     return {copied_by(from, grad), mma, mma * blocks_per_sm(launch, device) * launch.threads / 32,
-            splits > 1 ? 1.0 : 0.0, splits > 1 ? splits * static_cast<double>(args.weights) / 1e6 : 0};
+            splits > 1 ? 1.0 : 0.0,
+            splits > 1 ? splits * static_cast<double>(args.weights) / 1e6 : 0};
   }
 };
 

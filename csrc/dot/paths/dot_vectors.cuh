@@ -128,19 +128,19 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<T> - 1)
 
     for (int64_t first = int64_t{split} * args.y * kUnroll + lane; first < vecs;
          first += int64_t{splits} * args.y * kUnroll) {
-      value = value +
-              dot_of_group<T, kUnroll>(
-                  first, args.y, vecs, args.conjugate_self, [&](int64_t vec, bool valid) {
-                    const uint4 a = load_16_bytes(vecs_of_self + vec, valid, /*once=*/true);
-                    const uint4 low = load_16_bytes(vecs_of_tensor + vec, valid, /*once=*/true);
-                    if constexpr (kShifted) {
-                      const uint4 high = load_16_bytes(vecs_of_tensor + vec + 1,
-                                                       valid && shift != 0, /*once=*/true);
-                      return ShiftedVecs<T>{a, low, high, shift};
-                    } else {
-                      return AlignedVecs{a, low};
-                    }
-                  });
+      value = value + dot_of_group<T, kUnroll>(
+                          first, args.y, vecs, args.conjugate_self, [&](int64_t vec, bool valid) {
+                            const uint4 a = load_16_bytes(vecs_of_self + vec, valid, /*once=*/true);
+                            const uint4 low =
+                                load_16_bytes(vecs_of_tensor + vec, valid, /*once=*/true);
+                            if constexpr (kShifted) {
+                              const uint4 high = load_16_bytes(vecs_of_tensor + vec + 1,
+                                                               valid && shift != 0, /*once=*/true);
+                              return ShiftedVecs<T>{a, low, high, shift};
+                            } else {
+                              return AlignedVecs{a, low};
+                            }
+                          });
     }
     // The values before the first vector and after the last.
     const auto left = static_cast<uint32_t>(args.size - vecs * N);

@@ -100,8 +100,7 @@ void add_to(const Tensor& self, const Call& call) {
   };
   const Problem problem = make_problem(call, self);
   record("index_add", problem);
-  check_launch(call.name,
-               for_each_plan(problem, current_device(), limits<Tuning>(), launch_part));
+  check_launch(call.name, for_each_plan(problem, current_device(), limits<Tuning>(), launch_part));
 }
 
 // What only a CUDA call is checked for. An `out` that is not defined is not part of the call.

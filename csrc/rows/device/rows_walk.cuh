@@ -178,31 +178,4 @@ class Cursor {
   int32_t row_, first_, end_, next_end_;
 };
 
-// Goes through the entries from `begin` to `end` - 1. Calls add(first, stop) for the entries of
-// each row, and finish_row() after a row that ends there; it advances `rows`. Groups of a warp add
-// entries and finish rows together, though their rows end elsewhere.
-template <typename Add, typename Finish>
-__device__ __forceinline__ void walk_entries(const Cursor& rows, int32_t begin, int32_t end,
-                                             Add&& add, Finish&& finish_row) {
-  for (int32_t first = begin;;) {
-    const int32_t stop = min(rows.end(), end);
-    add(first, stop);
-    if (rows.end() > end) break;
-    first = stop;
-    finish_row();
-  }
-}
-// The same for the entries begin + u of a window, for every u below U. Calls add(u).
-template <int U, typename Add, typename Finish>
-__device__ __forceinline__ void walk_each_entry(const Cursor& rows, int32_t begin, int32_t count,
-                                                Add&& add, Finish&& finish_row) {
-  const auto add_all = [&](int32_t first, int32_t stop) {
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-      if (begin + u >= first && begin + u < stop) add(u);
-    }
-  };
-  walk_entries(rows, begin, min(begin + U, count), add_all, finish_row);
-}
-
 }  // namespace gpuopt::rows

@@ -182,7 +182,18 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
         states[j].add(x, entry);
       }
     };
-    walk_each_entry<U>(rows, from, window.count, add, finish_row);
+    // Groups of a warp add entries and finish rows together, though their rows end elsewhere.
+    const int32_t end = min(from + U, window.count);
+    for (int32_t done = from;;) {
+      const int32_t stop = min(rows.end(), end);
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        if (from + u >= done && from + u < stop) add(u);
+      }
+      if (rows.end() > end) break;
+      done = stop;
+      finish_row();
+    }
   }
   assert((matrix.index == nullptr || window.count == 0 || last_column <= most_column) &&
          "index out of bounds");

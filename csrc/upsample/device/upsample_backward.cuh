@@ -42,8 +42,8 @@ __device__ __forceinline__ const T* image_at(const BackwardArgs& args, uint32_t 
   return static_cast<const T*>(args.in) + image * args.batch_stride + channel * args.channel_stride;
 }
 
-// Loads kElements values, or returns anything if not `valid`. Vectors of gradients are loaded with a
-// streaming hint (ld.global.cs), so that they leave the caches first.
+// Loads kElements values, or returns anything if not `valid`. Vectors of gradients are loaded with
+// a streaming hint (ld.global.cs), so that they leave the caches first.
 template <typename T, int kElements>
 __device__ __forceinline__ Vec<T, kElements> load_valid(const T* aligned, bool valid) {
   if constexpr (sizeof(T) * kElements == kAccessBytes) {

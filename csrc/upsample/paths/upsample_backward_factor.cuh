@@ -48,8 +48,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
     for (int j = 0; j < kRows; ++j) {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        loaded[j][i] =
-            load_valid<T, kValues>(from[j] + (y + i) * args.row_stride, y + i < left[j]);
+        loaded[j][i] = load_valid<T, kValues>(from[j] + (y + i) * args.row_stride, y + i < left[j]);
       }
     }
 #pragma unroll

@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
   if (position >= args.threads) return;
   const Position own = position_of(args, position);
   const WindowLoads<T, kElements, kMost> window(args, own, Copies<kMost>(args.height, own.y),
-                                                       Copies<kMost>(args.width, own.x));
+                                                Copies<kMost>(args.width, own.x));
   uint32_t image = own.image;
   grid_dependency_wait();
   do {
