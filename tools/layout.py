@@ -8,7 +8,7 @@ from pathlib import Path
 
 CSRC = Path(__file__).resolve().parent.parent / "csrc"
 TORCH_FOLDERS = ("ATen/", "c10/", "torch/", "caffe2/")
-SHARED = ("binding", "common", "ladder", "override")  # folders of csrc that are no rooms
+SHARED = ("binding", "common", "ladder", "override", "tuning")  # folders of csrc that are no rooms
 ENGINES = ("index_sort", "rows")  # rooms without operators: other rooms launch their kernels
 
 

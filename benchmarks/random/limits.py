@@ -1,6 +1,6 @@
 """Measures what the limits of plans are worth, on random problems of seeds that no published page reports.
 
-A limit decides between plans. Each is measured against other values: those that take away the rule (never, always), or half and double
+A limit decides between plans. Each is measured against other values: never and always, or half and double
 where a size must have some value. A problem is a row of a limit if its plan is another one with the other value. So the class of a limit
 is the share of problems that it decides.
 
@@ -16,7 +16,7 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -201,9 +201,9 @@ def plan(planner: str, problem: dict[str, float], device: dict[str, int]) -> str
 
 def differs(row: dict, device: dict[str, int]) -> bool:
     """Whether the limit decides the plan of a row's problem."""
-    as_it_is = plan(row["planner"], row["problem"], device)
+    product = plan(row["planner"], row["problem"], device)
     with With(row["room"], row["limit"], row["value"]):
-        return plan(row["planner"], row["problem"], device) != as_it_is
+        return plan(row["planner"], row["problem"], device) != product
 
 
 def device_of(properties) -> dict[str, int]:
@@ -232,52 +232,56 @@ def recorded(call, arguments: tuple) -> list[tuple[str, dict[str, float]]]:
     return [(planner, flat(json.loads(text))) for planner, text in zip(found[::2], found[1::2])]
 
 
+def decided(room: str, found: list, device: dict[str, int], is_full: Callable[[tuple], bool]) -> dict[tuple, dict]:
+    """The rows of a call's problems, by limit and other value. ``is_full`` tells which have enough."""
+    made = {}
+    for (limit, values), (planner, problem) in itertools.product(OTHERS[room].items(), found):
+        for value in values:
+            row = {"room": room, "limit": limit, "value": value, "planner": planner, "problem": problem}
+            is_own = planner.split(".")[0] in (room, "spmm")
+            if is_own and not is_full((limit, value)) and differs(row, device):
+                made.setdefault((limit, value), row)
+    return made
+
+
+def times(room: str, ours: Callable, case: Case, keys: Iterable[tuple], timer: DeviceTimer, moved: int) -> dict:
+    """The times of a call: with the limits of the product, and with each limit at its other value."""
+
+    def other(key: tuple) -> Callable:
+        other_limit = With(room, *key)
+
+        def call(*arguments):
+            with other_limit:
+                return ours(*arguments)
+
+        return call
+
+    contenders = {"product": ours, **{key: other(key) for key in keys}}
+    return timer.compare(contenders, lambda seed: case.build("cuda", seed), moved)
+
+
 def rows(room: str, part: int, parts: int) -> Iterator[dict]:
     timer = DeviceTimer(budget_s=0.01)
     device = device_of(torch.cuda.get_device_properties(0))
     calls = {name: of.calls() for name, of in rooms().items()}
     counts = collections.Counter()
     for bench, case in drawn(room, part, parts):
-        ours = calls[bench][case.call].ours
+        call = calls[bench][case.call]
         try:
-            found = recorded(ours, case.build("cuda", 0))
-            decided = {}
-            for (limit, values), (planner, problem) in itertools.product(OTHERS[room].items(), found):
-                for value in values:
-                    row = {"room": room, "limit": limit, "value": value, "planner": planner, "problem": problem}
-                    full = counts[limit, value] >= math.ceil(MOST_ROWS / parts)
-                    if planner.split(".")[0] in (room, "spmm") and not full and differs(row, device):
-                        decided.setdefault((limit, value), row)
-            if not decided:
-                continue
-
-            def other(limit, value):
-                other_limit = With(room, limit, value)
-
-                def call(*arguments):
-                    with other_limit:
-                        return ours(*arguments)
-
-                return call
-
-            contenders = {"as it is": ours, **{key: other(*key) for key in decided}}
-            moved = sum(traffic(case, calls[bench][case.call]))
-            times = timer.compare(contenders, lambda seed: case.build("cuda", seed), moved)
+            found = recorded(call.ours, case.build("cuda", 0))
+            made = decided(room, found, device, lambda key: counts[key] >= math.ceil(MOST_ROWS / parts))
+            measured = times(room, call.ours, case, made, timer, sum(traffic(case, call))) if made else {}
         except torch.OutOfMemoryError:
             continue
         finally:
             timer.release_memory()
-        for key, row in decided.items():
-            if isinstance(times[key], Exception):
-                print(f"{room} {key} {case.title}: {times[key]}", file=sys.stderr)
+        for key, row in made.items():
+            if isinstance(measured[key], Exception):
+                print(f"{room} {key} {case.title}: {measured[key]}", file=sys.stderr)
                 continue
             counts[key] += 1
-            yield row | {
-                "case": case.title,
-                "device": device,
-                "us": times["as it is"].median,
-                "other_us": times[key].median,
-            }
+            us, other_us = measured["product"].median, measured[key].median
+            yield row | {"case": case.title, "device": device, "us": us, "other_us": other_us}
 
 
 def measure_part(arguments: argparse.Namespace) -> None:

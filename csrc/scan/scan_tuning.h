@@ -51,7 +51,7 @@ constexpr uint32_t kGroup = kRun * kRun;
 //   (262144, 128) dim 0                     160.1, 137.8, 126.2
 //   recurrence, (32768, 1024) dim 0         255.7, 211.8, 189.7
 //   2^14                                                              5.03, 3.87
-// Rows of fewer values that no vectors fit, with so many values in all, are columns.
+// Shorter rows that no vectors fit are columns, if they have so many values in all.
 constexpr int64_t kShortRow = 512, kManyShortValues = 1 << 22;
 
 struct Tuning {
