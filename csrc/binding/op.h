@@ -19,11 +19,8 @@
 //   }
 //   TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl<ReduceMax, max_cuda>(m); }
 //
-// Other keys: Grad (binding/grad_node.h), Vmap (binding/vmap.h), Autocast (binding/autocast.h), and
-// Writes (binding/writing.h).
-//
-// call(ReduceMax{x, dim, false}) goes through the dispatcher. Out<Op> and Inplace<Op> are the forms
-// of an operator that write to an argument. binding/writing.h has what these have in common.
+// Other keys: Grad (grad_node.h), Vmap (vmap.h), Autocast (autocast.h) and Writes (writing.h).
+// call(ReduceMax{x, dim, false}) goes through the dispatcher. Out<Op> and Inplace<Op> write.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 import torch
@@ -19,16 +20,26 @@ def measured():
 
 def test_chosen_paths_are_near_the_best_ones(measured):
     found = tune.quality(measured, [m.chosen for m in measured])
-    assert found.total < 1.06, found
-    assert found.beyond_3_percent < 0.09 and found.beyond_10_percent < 0.055, found
-    assert found.slower_than_aten < 0.017, found
+    assert found.mean < 1.02 and found.total < 1.04, found
+    assert found.beyond_3_percent < 0.08 and found.beyond_10_percent < 0.05, found
+    assert found.slower_than_aten < 0.022, found
+
+
+def test_every_path_is_measured(measured):
+    assert [m.row for m in measured if not m.terms.keys() - {"aten"} <= m.us.keys()] == []
 
 
 def test_every_path_is_needed(measured):
-    """Each path has problems for which the fastest other path takes over 10 % longer."""
-    for name in {name for m in measured for name in m.us} - {"aten"}:
-        others = [min(us for other, us in m.us.items() if other != name) / m.us[name] for m in measured if name in m.us]
-        assert sum(ratio > 1.1 for ratio in others) >= 4, name
+    """Each path is faster than all others by 10 % in 2 % of the problems of a pass, a dtype and a layout."""
+    fastest, problems = Counter(), Counter()
+    for m in measured:
+        cell = (m.row["what"], m.row["dtype"], m.row["layout"])
+        problems[cell] += 1
+        best, second = sorted(m.us.values())[:2] if len(m.us) > 1 else (1, 1)
+        if second > 1.1 * best:
+            fastest[min(m.us, key=m.us.get), cell] += 1
+    needed = {name for (name, cell), count in fastest.items() if count >= 0.02 * problems[cell]}
+    assert {name for m in measured for name in m.us} - {"aten"} - needed == set()
 
 
 def test_the_page_is_as_the_measurements_are():
