@@ -40,8 +40,8 @@ NOT_OPTIMISED = ("elementwise", "reduce", "scan", "segment", "selective_scan", "
 FATAL = ["-fno-sanitize-recover=all"]
 # Kernels of a room that run kernels of another one.
 BORROWED = {"index_add": ("index_sort",), "segment": ("index_sort",), "spmm": ("graph_attention", "index_sort", "rows")}
-# Rooms with a ladder step that runs the kernel of the production operator.
-PRODUCTION_STEPS = ("matmul",)
+# Rooms with a ladder step that runs kernels of the production operator, or of a room that it borrows from.
+PRODUCTION_STEPS = {"matmul": "matmul", "index_add": "index_sort"}
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
 SHARED = re.compile(r"(?<!extern )__shared__ ([\w:<>, ]+) (\w+)((?:\[[^];]+\])+);")
 
@@ -79,7 +79,7 @@ def translate_room(shim: Path) -> list[Path]:
         copy.parent.mkdir(parents=True, exist_ok=True)
         native_build.write_if_changed(copy, translate(text))
         in_ladder = is_ladder(path, room)
-        shared = not in_ladder and room in PRODUCTION_STEPS
+        shared = not in_ladder and path.relative_to(csrc).parts[0] == PRODUCTION_STEPS.get(room)
         if path.suffix == ".cu" and (shared or in_ladder == name.endswith("_ladder")):
             sources.append(copy)
     return sources

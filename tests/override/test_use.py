@@ -94,7 +94,7 @@ def test_images_are_passed_on():
 
 
 def test_transposed_convolutions():
-    x, depthwise, dense = torch.ones(1, 16, 20), torch.ones(16, 1, 4), torch.ones(16, 9, 4)
+    x, depthwise, dense = torch.ones(1, 16, 20), torch.ones(16, 1, 4), torch.ones(16, 65, 4)
     with counted() as calls, override("cpu", always=False):
         F.conv_transpose1d(x, depthwise, stride=2, groups=16)
         F.conv_transpose1d(x, dense, stride=2)
@@ -105,22 +105,23 @@ def test_transposed_convolutions():
 
 
 @pytest.mark.parametrize(
-    "dtype, groups, channels, taps, reason",
+    "dtype, groups, channels, taps, reasons",  # in rows, and channels last
     [
-        (torch.bfloat16, 2, 64, 16, "taken"),
-        (torch.bfloat16, 2, 17, 3, "taken"),
-        (torch.float16, 2, 64, 2, "aten_is_faster"),
-        (torch.bfloat16, 2, 65, 16, "aten_is_faster"),
-        (torch.bfloat16, 1, 64, 16, "aten_is_faster"),
-        (torch.float32, 2, 64, 16, "aten_is_faster"),
+        (torch.bfloat16, 2, 64, 16, ("taken", "taken")),
+        (torch.bfloat16, 2, 17, 3, ("taken", "taken")),
+        (torch.float16, 2, 64, 2, ("taken", "layout")),
+        (torch.bfloat16, 2, 65, 16, ("aten_is_faster", "layout")),
+        (torch.bfloat16, 1, 64, 16, ("taken", "layout")),
+        (torch.float32, 2, 64, 16, ("taken", "layout")),
     ],
 )
-def test_groups_of_many_channels_and_taps(dtype, groups, channels, taps, reason):
+def test_groups_of_many_channels_and_taps(dtype, groups, channels, taps, reasons):
     x, w = torch.ones(1, groups * channels, 20, dtype=dtype), torch.ones(groups * 20, channels, taps, dtype=dtype)
-    for signal in (x, x.mT.contiguous().mT):  # models of speech transpose hidden states
+    # Models of speech transpose hidden states.
+    for signal, reason in zip((x, x.mT.contiguous().mT), reasons, strict=True):
         with counted() as calls, override("cpu", always=False):
             F.conv1d(signal, w, groups=groups)
-        assert calls["convolution"] == {reason if signal is x or reason == "taken" else "layout": 1}
+        assert calls["convolution"] == {reason: 1}
 
 
 def test_transposed_groups_in_channels_last_layout_are_not_copied():

@@ -134,7 +134,7 @@ def test_a_recorded_problem_has_the_plan_of_its_call():
         problem |= {f"dims.{d}.{name}": v for name, v in zip(("size", "in_stride", "out_stride", "reduced"), dim)}
     device = {"sms": 132, "shared_bytes": 232448, "has_clusters": 1}
     made = json.loads(limits.plan("reduce", {name: float(v) for name, v in problem.items()}, device))
-    assert made["launches"][0]["path"] == "rows" and made["launches"][0]["outputs"] == 1000
+    assert made["launches"][0]["path"] == "short_rows" and made["launches"][0]["outputs"] == 1000
 
 
 @pytest.mark.parametrize(

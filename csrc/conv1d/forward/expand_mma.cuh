@@ -28,21 +28,46 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   constexpr int kParts = kExpandMmaParts;
   extern __shared__ uint4 shared[];
   launch_dependents();
-  const ExpandBlock<T> block(args);
-  grid_dependency_wait();
-  const uint32_t channels = block.channels, cycle = args.cycle.divisor;
-  if (channels == 0) return;
-
+  uint32_t image = blockIdx.x;
+  const uint32_t channel_class = args.cycle.divmod(image);
+  const uint32_t tile = args.tiles.divmod(image);
+  const uint32_t part = args.parts.divmod(image);
+  const uint32_t group = args.groups.divmod(image);
+  const uint32_t cycle = args.cycle.divisor;
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const uint32_t first_channel = channel_class + part * args.block_channels * cycle;
+  grid_dependency_wait();
+  if (first_channel >= args.out_channels) return;
+
+  const uint32_t channels =
+      min(args.block_channels, (args.out_channels - first_channel + cycle - 1) / cycle);
   const uint32_t rows = (channels + 15) / 16 * 16;
   T* const taps = reinterpret_cast<T*>(shared);
   float* const biases = reinterpret_cast<float*>(shared + args.block_channels * kRowVecs);
   uint4* const vecs = shared + args.block_channels * kRowVecs + args.block_channels / 4;
+  T* const to = static_cast<T*>(args.to) + image * args.to_batch +
+                (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
+  const auto misaligned =
+      static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % args.aligned);
   const int32_t block_positions =
       static_cast<int32_t>(args.iterations) * (kChunkThreads / 32) * 32 * kParts;
-  const int32_t block_begin = static_cast<int32_t>(block.tile) * block_positions - block.misaligned;
+  const int32_t block_begin = static_cast<int32_t>(tile) * block_positions - misaligned;
   const int32_t first = block_begin * args.step - static_cast<int32_t>(args.padding);
-  block.copy_inputs(args, vecs, first);
+  const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
+                        int64_t{group} * args.in_channels * args.from_channel;
+  const auto ahead_of = [&](uint32_t c) {
+    return offset_in_vec(from + c * args.from_channel + first);
+  };
+  // Load inputs.
+  const Rows<T> input_rows{args.first_vec, args.last_vec};
+  for (uint32_t c = 0; c < args.in_channels; ++c) {
+    input_rows.copy_vecs(vecs + c * args.row_vecs, from + c * args.from_channel,
+                         first - ahead_of(c), static_cast<int32_t>(args.from_size),
+                         static_cast<int32_t>(args.row_vecs), static_cast<int32_t>(threadIdx.x),
+                         kChunkThreads);
+  }
+  const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
+                          first_channel * args.weight_out;
   // Load taps and biases.
   for (uint32_t m = threadIdx.x; m < rows; m += kChunkThreads) {
     uint4* const row = shared + m * kRowVecs;
@@ -52,7 +77,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     if (m < channels) {
       T* own = taps + m * kPitch;
       for (uint32_t c = 0; c < args.in_channels; ++c) {
-        const T* value = block.weight + int64_t{m} * cycle * args.weight_out + c * args.weight_in;
+        const T* value = weight + int64_t{m} * cycle * args.weight_out + c * args.weight_in;
 #pragma unroll 1
         for (int32_t first = 0; first < args.taps; first += 16) {
           // All 16 loads are in flight at once.
@@ -67,7 +92,10 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
           }
         }
       }
-      bias = block.bias(args, m);
+      if (args.bias != nullptr) {
+        const int64_t channel = int64_t{group} * args.out_channels + first_channel + m * cycle;
+        bias = to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+      }
     }
     biases[m] = bias;
   }
@@ -82,10 +110,9 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   for (int i = 0; i < 4 * kSteps; ++i) {
     const auto product = static_cast<int32_t>(i / 4 * 16 + i / 2 % 2 * 8 + 2 * (lane % 4) + i % 2);
     const int32_t c = product / args.taps, k = product - c * args.taps;
-    offsets[i / 4][i % 4] = product < products
-                                ? c * static_cast<int32_t>(args.row_vecs) * N +
-                                      block.ahead_of(args, first, c) + k * args.dilation
-                                : -1;
+    offsets[i / 4][i % 4] = product < products ? c * static_cast<int32_t>(args.row_vecs) * N +
+                                                     ahead_of(c) + k * args.dilation
+                                               : -1;
   }
   const T* const values = reinterpret_cast<const T*>(vecs);
 
@@ -140,7 +167,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
         const uint32_t channel = m + 8 * row + lane / 4;
         if (channel >= channels) break;
         const float bias = biases[channel];
-        T* const out = block.to + int64_t{channel} * cycle * args.to_channel;
+        T* const out = to + int64_t{channel} * cycle * args.to_channel;
 #pragma unroll
         for (int p = 0; p < kParts; ++p) {
           float own[8];

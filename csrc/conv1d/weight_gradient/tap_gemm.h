@@ -1,6 +1,7 @@
 // Weight gradients of fp16 and bf16 with many channels and taps: a GEMM per tap on tensor cores.
 #pragma once
 
+#include "conv1d/cost.h"
 #include "conv1d/tap_gemm.h"
 #include "conv1d/weight_gradient/weight.h"
 
