@@ -55,7 +55,7 @@ int main() {
 
   int gpus = 0;
   const bool has_gpu = cudaGetDeviceCount(&gpus) == cudaSuccess && gpus > 0;
-  Device device{.sms = 132};  // an H100
+  gpuopt::Device device{.sms = 132};  // an H100
   if (has_gpu) {
     check(cudaDeviceGetAttribute(&device.sms, cudaDevAttrMultiProcessorCount, 0));
     check(cudaDeviceGetAttribute(&device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));

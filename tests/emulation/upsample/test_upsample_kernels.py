@@ -205,7 +205,7 @@ def limits():
 def test_any_forward(kernels, memory):
     taken, parts = set(), set()
 
-    @seeded(500, 2)
+    @seeded(500, 3)
     @given(problem=problems(backward=False), limits=limits())
     def check(problem, limits):
         plan = problem.run(kernels, memory, *limits)
