@@ -13,6 +13,7 @@ namespace gpuopt {
 inline bool is_autocasting(c10::DeviceType device) {
   return at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device);
 }
+
 namespace detail {
 
 template <auto dtype_of, typename Op>
@@ -73,7 +74,8 @@ struct VmapAfterCast {
   }
 };
 
-// A dtype_of: as ATen's products of matrices, computed in the lower precision.
+// A dtype_of: as ATen's products of matrices, computed in the lower precision. Integers keep their
+// dtype.
 constexpr auto lower_precision = [](const auto&, c10::DeviceType device) {
   return at::autocast::get_lower_precision_fp_from_device_type(device);
 };

@@ -20,7 +20,7 @@
 //   TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl<ReduceMax, max_cuda>(m); }
 //
 // Other keys: Grad (grad_node.h), Vmap (vmap.h), Autocast (autocast.h) and Writes (writing.h).
-// call(ReduceMax{x, dim, false}) goes through the dispatcher. Out<Op> and Inplace<Op> write.
+// call(ReduceMax{x, dim, false}) goes through the dispatcher. Out<Op> is its out= form.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <variant>
@@ -24,7 +25,8 @@
 #include "common/index.h"
 #include "common/launch_shape.h"
 
-// GPUOPT_DETAIL_EACH(a, b) is GPUOPT_DETAIL_MEMBER(a) GPUOPT_DETAIL_MEMBER(b), for up to 81 names.
+// EXPAND(STEP(a, b)) is f("a", self.a); f("b", self.b); for up to 32 names. A macro can't name
+// itself, so each step leaves AGAIN to the next expansion.
 #define GPUOPT_DETAIL_PARENS ()
 #define GPUOPT_DETAIL_EXPAND(...) GPUOPT_DETAIL_EXPAND3(GPUOPT_DETAIL_EXPAND3(__VA_ARGS__))
 #define GPUOPT_DETAIL_EXPAND3(...) GPUOPT_DETAIL_EXPAND2(GPUOPT_DETAIL_EXPAND2(__VA_ARGS__))
@@ -101,20 +103,20 @@ std::string to_json(const T& value) {
   }
 }
 
-// Values by the path of a member: "dims.0.size". Names that no member has are left over in `used`.
+// Values by the path of a member: "dims.0.size". `used` holds the paths that assign() found.
 struct Values {
   std::map<std::string, double> numbers;
-  std::map<std::string, bool> used;
+  std::set<std::string> used;
 };
 
-// Sets each member whose path has a value. Others keep what they have. A double holds every size
-// and address of a tensor.
+// Sets each member whose path has a value, and leaves the others. A double holds every size and
+// address of a tensor.
 template <typename T>
 void assign(T& value, Values& values, const std::string& path = "") {
   if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_pointer_v<T>) {
     const auto found = values.numbers.find(path);
     if (found == values.numbers.end()) return;
-    values.used[path] = true;
+    values.used.insert(path);
     if constexpr (std::is_pointer_v<T>) {
       value = reinterpret_cast<T>(static_cast<uintptr_t>(found->second));
     } else {

@@ -10,8 +10,9 @@ namespace gpuopt::conv1d {
 
 // Up to this many input channels per group, paths are tried. The costs are fitted to no more.
 constexpr int64_t kMostChannels = 64;
-// Whether tap GEMMs are nearly always chosen (MEASUREMENTS.md): cuDNN lacks fast kernels for groups
-// of many channels. Tap GEMMs copy signals of any layout.
+// Whether tap GEMMs are nearly always the fastest (61 of 72 outputs and input gradients of
+// conv1d-paths.jsonl, 2.6 and 3.0 times ATen in the mean): cuDNN lacks fast kernels for groups of
+// many channels. Tap GEMMs copy signals of any layout.
 inline bool is_by_taps(bool is_half, int64_t groups, int64_t in, int64_t out, int64_t taps) {
   return is_half && groups > 1 && in > most_gemm_channels(is_half) && in <= kTapGemmChannels &&
          out <= kTapGemmChannels && taps >= 3;

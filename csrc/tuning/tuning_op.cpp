@@ -127,8 +127,8 @@ void set_limit(std::string_view room, std::string_view name, double value) {
                     name, "\"");
 }
 
-// Starts to keep the problems of calls, or stops. Returns what was kept, a planner and a problem in
-// turn.
+// Starts to keep the problems of calls, or stops. Returns what was kept: each planner's name,
+// followed by its problem.
 std::vector<std::string> record_problems(bool on) {
   std::vector<std::string> found;
   for (auto& [planner, problem] : recording().problems) {
@@ -139,7 +139,8 @@ std::vector<std::string> record_problems(bool on) {
   return found;
 }
 
-// `paths` and `numbers` are what describe() calls the members of a problem, and their values.
+// `paths` and `numbers` are what describe() calls the members of a problem, and their values. The
+// problem must be one that record_problems kept: no operator has checked its sizes.
 std::string plan_of(const std::string& name, const std::vector<std::string>& paths,
                     const std::vector<double>& numbers, int64_t sms, int64_t shared_bytes,
                     bool has_clusters) {
