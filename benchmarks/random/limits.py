@@ -58,15 +58,8 @@ BOUNDS = {
 }
 OTHERS: dict[str, dict[str, tuple[float, ...]]] = {
     "dot": {
-        "line_blocks": (4, 16),
-        "row_blocks": (16, 256),
-        "shifted_blocks": (8, 128),
-        "value_blocks": (1, 16),
-        "line_threads": (128,),
-        "unsplit_vecs": (0, 16384),
-        "unsplit_values": (0, 16384),
-        "split_groups": (1, NEVER),
-        "short_row_vecs": (4,),
+        "blocks": (4, 64),
+        "unsplit": (0, 16384),
         "tile_row_bytes": (0, 4096),
         "tile_bytes": (4 << 10, 16 << 10),
     },

@@ -64,7 +64,7 @@ struct RowsPlan {
   bool shifted = false;
 };
 
-// Aligned rows of at most Tuning::short_row_vecs vectors. Each thread reads several rows.
+// Aligned rows of at most kVecUnroll vectors. Each thread reads several rows.
 struct ShortRowsPlan {
   static constexpr const char* kName = "short_rows";
   Args args = {};

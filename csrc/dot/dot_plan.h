@@ -86,11 +86,18 @@ inline void split(Blocks& blocks, const Device& device, int per_sm, int64_t unit
   if (most > 1) blocks.splits = ceil_div(groups, ceil_div(groups, most));
 }
 
-inline Choice choose_line(const Device& device, const Tuning& tuning, int64_t vecs) {
+// Blocks per SM if rows are split. Every block of an atomic sum makes one addition, and every
+// addition rounds. So atomic sums have few blocks.
+inline int blocks_per_sm(const Problem& problem, const Tuning& tuning) {
+  return problem.atomic ? kBlocks : tuning.blocks;
+}
+
+inline Choice choose_line(const Problem& problem, const Device& device, const Tuning& tuning,
+                          int64_t vecs) {
   LinePlan plan;
   Blocks blocks;
   plan.unroll = kVecUnroll;
-  if (vecs <= tuning.unsplit_vecs) {
+  if (vecs <= tuning.unsplit) {
     blocks.y =
         std::clamp<int64_t>(pow2_ceil(ceil_div<int64_t>(vecs, kVecUnroll)), kWarp, 2 * kThreads);
     return {plan, blocks};
@@ -98,9 +105,13 @@ inline Choice choose_line(const Device& device, const Tuning& tuning, int64_t ve
   // One vector per thread, as long as the device holds a thread for every vector at once.
   if (vecs <= int64_t{device.sms} * kBlocks * kThreads) plan.unroll = 1;
   blocks.y = kThreads;
-  const int64_t most = int64_t{device.sms} * tuning.line_blocks;
-  while (blocks.y < tuning.line_threads && vecs > most * blocks.y * plan.unroll) blocks.y *= 2;
-  split(blocks, device, tuning.line_blocks, vecs, plan.unroll);
+  // One large block per SM, because additions round: in bf16, 2^25 values lose 72% of the result
+  // with 8 blocks of 256 threads, and 0.4% so.
+  while (problem.atomic && blocks.y < kMostThreads &&
+         vecs > int64_t{device.sms} * blocks.y * plan.unroll) {
+    blocks.y *= 2;
+  }
+  split(blocks, device, problem.atomic ? 1 : tuning.blocks, vecs, plan.unroll);
   return {plan, blocks};
 }
 
@@ -108,8 +119,8 @@ inline Choice choose_rows(const Problem& problem, const Device& device, const Tu
                           int64_t vecs, bool shifted) {
   const int unroll = shifted ? kShiftedUnroll : kVecUnroll;
   Blocks blocks = shape_block(problem, vecs, unroll, 4);
-  if (vecs > tuning.unsplit_vecs) {
-    split(blocks, device, shifted ? tuning.shifted_blocks : tuning.row_blocks, vecs, unroll);
+  if (vecs > tuning.unsplit) {
+    split(blocks, device, blocks_per_sm(problem, tuning), vecs, unroll);
   }
   return {RowsPlan{.shifted = shifted}, blocks};
 }
@@ -178,17 +189,19 @@ inline Choice choose_values(const Problem& problem, const Device& device, const 
   } else {
     blocks = shape_block(problem, problem.size, unroll, 1);
   }
-  const auto groups = [&] { return ceil_div(problem.size, blocks.y * unroll); };
-  const bool is_long = problem.size > tuning.unsplit_values;
+  const bool is_long = problem.size > tuning.unsplit;
   // A warp's load of values far apart occupies its SM for 32 cycles, so blocks of one long row are
   // spread over all SMs. (Each atomic addition of a block rounds.)
   while (is_long && blocks.x == 1 && blocks.y > kWarp && !problem.atomic &&
-         blocks.tiles * groups() < device.sms) {
+         blocks.tiles * ceil_div(problem.size, blocks.y * unroll) < device.sms) {
     blocks.y /= 2;
   }
-  const bool leaves_sms =
-      plan.args.rows_first && 2 * blocks.tiles <= device.sms && groups() >= tuning.split_groups;
-  if (is_long || leaves_sms) split(blocks, device, tuning.value_blocks, problem.size, unroll);
+  // Neighbouring rows of few blocks are split whatever their size. (575,1536) in bf16 has 18
+  // blocks: unsplit 21 us, split 4.4 us (H200).
+  const bool leaves_sms = plan.args.rows_first && 2 * blocks.tiles <= device.sms;
+  if (is_long || leaves_sms) {
+    split(blocks, device, blocks_per_sm(problem, tuning), problem.size, unroll);
+  }
   return {plan, blocks};
 }
 
@@ -208,10 +221,9 @@ inline Choice choose(const Problem& problem, const Device& device, const Tuning&
   const bool back_to_back = contiguous && !one_row && follows(self) && follows(tensor);
   const bool whole_vecs = aligned && problem.size % values == 0;
   const int64_t row_bytes = problem.size * static_cast<int64_t>(size_of(problem.dtype));
-  if (contiguous && aligned && one_row) return choose_line(device, tuning, vecs);
-  if (contiguous && whole_vecs && vecs <= tuning.short_row_vecs) {
-    return choose_short_rows(problem, vecs);
-  }
+  if (contiguous && aligned && one_row) return choose_line(problem, device, tuning, vecs);
+  // On path "rows", a thread would have too few vectors in flight.
+  if (contiguous && whole_vecs && vecs <= kVecUnroll) return choose_short_rows(problem, vecs);
   if (back_to_back && !whole_vecs && row_bytes <= tuning.tile_row_bytes) {
     return choose_tile(problem, tuning);
   }
@@ -255,8 +267,7 @@ inline void halve(const Problem& problem, Problem& first, Problem& second) {
 // The order of additions depends only on the problem and the device.
 inline Plan make_plan(const Problem& problem, const Device& device,
                       const Tuning& tuning = limits<Tuning>()) {
-  auto [path, blocks] =
-      detail::choose(problem, device, problem.atomic ? atomic_tuning(tuning) : tuning);
+  auto [path, blocks] = detail::choose(problem, device, tuning);
   if (blocks.count() > tuning.launch_blocks) {
     Problem first, second;
     detail::halve(problem, first, second);

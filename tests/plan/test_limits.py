@@ -13,19 +13,7 @@ ROOMS = sorted(limits.FAMILIES)
 # Limits that fewer than three random problems have decided so far, or that gain less than limits.LEAST_WORTH. Each of them must prove
 # itself, or go.
 UNPROVEN: dict[str, set[str]] = {
-    "dot": {
-        "line_blocks",
-        "line_threads",
-        "row_blocks",
-        "shifted_blocks",
-        "short_row_vecs",
-        "split_groups",
-        "tile_bytes",
-        "tile_row_bytes",
-        "unsplit_values",
-        "unsplit_vecs",
-        "value_blocks",
-    },
+    "dot": {"blocks", "tile_bytes", "tile_row_bytes", "unsplit"},
     "elementwise": {
         "four_values",
         "narrow_bytes",

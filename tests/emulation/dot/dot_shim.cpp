@@ -19,8 +19,7 @@ constexpr char kPoison = char(0xcd);
 }  // namespace
 
 struct Limits {
-  int64_t line_blocks, row_blocks, shifted_blocks, value_blocks, unsplit_vecs, unsplit_values,
-      short_row_vecs, tile_row_bytes, tile_bytes, launch_blocks;
+  int64_t blocks, unsplit, tile_row_bytes, tile_bytes, launch_blocks;
 };
 
 // Launches a plan. Its limits are lower than usual, because small problems would not reach them.
@@ -30,13 +29,8 @@ extern "C" const char* run(const Given* given, int sms, const Limits* limits, in
                            int* intact) {
   static std::string json;
   Tuning tuning;
-  tuning.line_blocks = static_cast<int>(limits->line_blocks);
-  tuning.row_blocks = static_cast<int>(limits->row_blocks);
-  tuning.shifted_blocks = static_cast<int>(limits->shifted_blocks);
-  tuning.value_blocks = static_cast<int>(limits->value_blocks);
-  tuning.unsplit_vecs = limits->unsplit_vecs;
-  tuning.unsplit_values = limits->unsplit_values;
-  tuning.short_row_vecs = limits->short_row_vecs;
+  tuning.blocks = static_cast<int>(limits->blocks);
+  tuning.unsplit = limits->unsplit;
   tuning.tile_row_bytes = limits->tile_row_bytes;
   tuning.tile_bytes = limits->tile_bytes;
   tuning.launch_blocks = limits->launch_blocks;
