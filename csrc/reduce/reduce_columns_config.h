@@ -17,12 +17,9 @@ struct ColumnsChooser : Chooser {
 
   // Whether columns are long enough to be read from aligned vectors, wherever their rows begin.
   bool can_be_shifted() const {
-    const bool possible = vecs_are_possible() && values <= tuning.shifted_values;
-    if (!possible || config.outer_units > 1) return false;
-    const int64_t least = std::clamp(rows_of_shift() * tuning.shifted_column, tuning.least_shifted,
-                                     tuning.most_shifted);
-    return config.units() >= least && layout.kept[0].size >= values &&
-           layout.reduced[0].in_stride >= values;
+    return vecs_are_possible() && values <= kShiftedValues && config.outer_units == 1 &&
+           config.units() >= rows_of_shift() * tuning.shifted_column &&
+           layout.kept[0].size >= values && layout.reduced[0].in_stride >= values;
   }
 
   void plan_columns() {
@@ -30,14 +27,13 @@ struct ColumnsChooser : Chooser {
     const int64_t width = config.column_vecs;
     const int64_t step = config.shifted ? rows_of_shift() : 1;  // y is a multiple of it
     int64_t groups = std::max(ceil_div<int64_t>(config.units(), units_in_flight()), step);
-    int64_t wide = config.units() <= tuning.short_column ? tuning.wide_short : tuning.wide;
     if (!config.vecs) {
-      if (!config.spread) wide = tuning.wide_values;
       // Threads need no partners if there are enough of them.
       const int64_t enough = device.sms * groups * tuning.alone_threads;
       if (outer * width >= enough) groups = 1;
     }
-    wide = std::min(wide, kThreads / step);
+    const bool is_single = !config.vecs && !config.spread;
+    const int64_t wide = std::min((is_single ? 2 : 1) * tuning.wide, kThreads / step);
     int64_t own = width;
     if (config.fold == 1 && width + config.overlap > wide) {
       const int64_t fits = kThreads / std::min<int64_t>(groups, kThreads / wide) - config.overlap;
@@ -50,7 +46,7 @@ struct ColumnsChooser : Chooser {
     config.z = static_cast<int>(std::min<int64_t>(outer, kThreads / (config.x * config.y)));
     config.column_tiles = ceil_div<int64_t>(width, own);
     config.tiles = config.column_tiles * ceil_div<int64_t>(outer, config.z);
-    if (config.z == 1) split(tuning.column_blocks, /*in_waves=*/true);
+    if (config.z == 1) split(kBlocks);
     const int of_thread = config.vecs ? values : config.spread ? spread_columns(item) : 1;
     config.shared_bytes = accumulator_bytes() * config.threads() * of_thread;
   }
@@ -64,10 +60,8 @@ struct ColumnsChooser : Chooser {
       return;
     }
     config.inner_units = layout.reduced[0].size;
-    // Rows of columns that are not whole vectors. Long columns of few rows are better folded.
-    const int64_t piece = layout.reduced[0].size < tuning.long_column ? 2 * tuning.tile_row_bytes
-                                                                      : tuning.tile_row_bytes;
-    if (columns % values != 0 && has_pieces(piece)) {
+    // Rows of columns that are not whole vectors.
+    if (columns % values != 0 && has_pieces(2 * tuning.tile_row_bytes)) {
       plan_tile();
       return;
     }

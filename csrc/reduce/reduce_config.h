@@ -123,28 +123,12 @@ struct Chooser {
     return config.vecs || config.spread ? kVecUnroll : values_in_flight(types.native, item);
   }
 
-  // Whether so many blocks keep the device busy to the end. Half as many as SMs hold at once are
-  // enough. More run in waves, and the last wave should be nearly full.
-  bool fills(int64_t blocks) const {
-    const int64_t wave = int64_t{device.sms} * kBlocks;
-    if (blocks <= wave) return 2 * blocks >= wave;
-    return static_cast<double>(blocks) >=
-           tuning.least_fill * static_cast<double>(ceil_div(blocks, wave) * wave);
-  }
-
-  // Splits each output over as many blocks as it takes to fill the device. With `in_waves`, outputs
-  // of many groups are split further if that keeps it busy to the end.
-  void split(int blocks_per_sm, bool in_waves = false) {
+  // Splits each output over as many blocks as it takes to fill the device.
+  void split(int blocks_per_sm) {
     const int64_t wanted = int64_t{device.sms} * blocks_per_sm;
     const int64_t groups = ceil_div<int64_t>(config.units(), int64_t{config.y} * units_in_flight());
     if (groups <= tuning.unsplit_groups) return;
-    int64_t most = std::min(std::max<int64_t>(wanted / config.tiles, 1), groups);
-    if (in_waves && !fills(config.tiles * most)) {
-      int64_t more = most + 1;
-      const int64_t last = groups / tuning.wave_groups;
-      while (more <= last && !fills(config.tiles * more)) ++more;
-      if (more <= last) most = more;
-    }
+    const int64_t most = std::min(wanted / config.tiles, groups);
     if (most > 1) config.splits = static_cast<int>(ceil_div(groups, ceil_div(groups, most)));
   }
 
@@ -152,7 +136,7 @@ struct Chooser {
   bool reads_once() const {
     const int64_t bytes =
         layout.outputs * config.outer_units * layout.reduced[0].size * config.apart * item;
-    return bytes >= tuning.once_from && bytes < tuning.once_below;
+    return bytes < tuning.once_below;
   }
 
   void plan_rows_in_vecs() {

@@ -297,6 +297,7 @@ void describe(const Args& args, F&& f) {
   f("pitch", args.pitch);
   f("span", args.span);
   f("packed_out", args.packed_out);
+  f("read_once", args.read_once);
 }
 
 template <typename F>
@@ -307,6 +308,7 @@ void describe(const LineArgs& args, F&& f) {
   f("outputs", args.outputs);
   f("units", args.vecs);
   f("splits", args.splits.divisor);
+  f("read_once", args.read_once);
 }
 
 template <typename F>

@@ -50,7 +50,7 @@ struct RowsChooser : Chooser {
     config.z = kThreads / config.y;
     config.tiles = ceil_div<int64_t>(layout.outputs, config.z);
     if (config.z > 1) return;
-    split(config.outer_units > 1 ? tuning.many_rows_blocks : tuning.row_blocks);
+    split(tuning.row_blocks);
   }
 
   void plan_short_rows() {

@@ -52,7 +52,9 @@ cudaError_t launch_vecs(const Launch& launch, int64_t row, Start&& start) {
     return one_row ? start(rows_kernel<Op, In, Mid, kValues, false, true>)
                    : start(rows_kernel<Op, In, Mid, kValues, false, false>);
   }
-  if (launch.shifted) return start(columns_kernel<Op, In, Mid, kValues, Read::kShifted, true>);
+  if constexpr (kValues <= kShiftedValues) {
+    if (launch.shifted) return start(columns_kernel<Op, In, Mid, kValues, Read::kShifted, true>);
+  }
   if (launch.unaligned) {
     return one_row ? start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, true>)
                    : start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, false>);
