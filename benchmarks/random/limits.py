@@ -73,12 +73,7 @@ OTHERS: dict[str, dict[str, tuple[float, ...]]] = {
     "elementwise": {
         "small": (0, NEVER),
         "tile_side": (8, NEVER),
-        "narrow_values": (0, NEVER),
-        "narrow_rows": (0, NEVER),
-        "narrow_bytes": (0, NEVER),
-        "packed_parts": (1, 8),
         "four_values": (0, NEVER),
-        "two_vecs": (0, NEVER),
     },
     "index_add": {
         "min_bin_values": (0, NEVER),

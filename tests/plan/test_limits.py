@@ -26,15 +26,7 @@ UNPROVEN: dict[str, set[str]] = {
         "unsplit_vecs",
         "value_blocks",
     },
-    "elementwise": {
-        "four_values",
-        "narrow_bytes",
-        "narrow_rows",
-        "narrow_values",
-        "packed_parts",
-        "tile_side",
-        "two_vecs",
-    },
+    "elementwise": {"four_values"},
     "index_add": {
         "added_traffic",
         "cached_self_bytes",
