@@ -155,7 +155,7 @@ OTHERS: dict[str, dict[str, tuple[float, ...]]] = {
         "part_bytes": (1 << 20, NEVER),
         "max_sets": (1, 8),
     },
-    "transpose": {"unaligned_tiles": (0, NEVER), "part_strips": (0, NEVER), "engine_rows": (0, NEVER)},
+    "transpose": {"unaligned_tiles": (0, NEVER)},
     "upsample": {},
 }
 

@@ -80,7 +80,6 @@ UNPROVEN: dict[str, set[str]] = {
         "set_blocks",
         "unsplit_threads",
     },
-    "transpose": {"engine_rows", "part_strips", "unaligned_tiles"},
 }
 
 
