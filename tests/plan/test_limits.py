@@ -27,16 +27,7 @@ UNPROVEN: dict[str, set[str]] = {
         "value_blocks",
     },
     "elementwise": {"four_values"},
-    "index_add": {
-        "added_traffic",
-        "cached_self_bytes",
-        "group_rows",
-        "max_parts",
-        "min_lines",
-        "sort_entries",
-        "sort_entry_traffic",
-        "sort_repeats",
-    },
+    "index_add": {"max_parts", "sort_entry_traffic"},
     "reduce": {
         "alone_threads",
         "column_blocks",
