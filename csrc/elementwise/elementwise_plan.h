@@ -19,33 +19,21 @@ namespace gpuopt::elementwise {
 struct Tuning {
   // Problems with a smaller output leave most SMs without a tile. x * y.t() of 147 x 147 values in
   // fp32 takes 3.9 us in tiles, 2.0 us value by value (H100,
-  // benchmarks/results/nvidia-h100-80gb-hbm3/general-path.jsonl, as the next two limits).
+  // benchmarks/results/nvidia-h100-80gb-hbm3/general-path.jsonl, as the next limit).
   int64_t small = 1 << 18;
   // Shorter output rows leave most of a tile empty. The general path reads the transposed inputs of
-  // such rows from the L1 cache.
-  int64_t tile_side = 64;
-  // Tiles of fewer columns than tile_side need this many values, and output rows of this size. A
-  // block of the general path has 512 values. In shorter rows it uses a sector of a transposed
-  // input for several of them, otherwise for one. In smaller problems, the L2 cache holds these
-  // sectors. Both limits are estimated. Rows of the input of 16 bytes and less share sectors. Dense
-  // x * y, with y a transposed matrix (H200, 2026-11-28, us value by value and in tiles):
+  // such rows from the L1 cache. Tiles of fewer columns are accessed value by value, and their
+  // shape follows the number of columns. Dense x * y, with y a transposed matrix (H200, 2026-11-28,
+  // us value by value in the general path and in tiles):
   //   (3209532,27) bf16 1147, 175; f32 1504, 261    (2^20,16) bf16 82, 37    (699050,8) f32 35, 25
   //   (30000,27) f32 8.0, 4.5                       (1398101,8) bf16 36, 41
-  int64_t narrow_values = 1 << 19, narrow_rows = 512, narrow_bytes = 16;
-  // Packed tiles have at least this part of their columns. Others are accessed value by value, and
-  // their shape follows the number of columns.
-  int64_t packed_parts = 2;
+  int64_t tile_side = 64;
   // From this many values on, a thread of the general path handles four. Two give more threads to
-  // small problems: 4 to 20 % less time.
+  // small problems: 4 to 20 % less time. Large problems take 16 to 21 % less with four (H100,
+  // general-path.jsonl).
   int64_t four_values = 1 << 19;
-  // A thread handles two vectors of aligned rows from this many on whose traffic is mostly writes,
-  // and one of others. Measured on an H200 with mul (microseconds, fp32 / bf16; L2 flushed):
-  //   (64,256,56,56) * (256,1,1):  1 vector 100.8 / 54.4, 2 vectors 102.9 / 56.9
-  //   (16384,1) * (4096):          1 vector 83.4 / 44.2, 2 vectors 62.6 / 38.6
-  int64_t two_vecs = 1 << 19;
 
-  GPUOPT_DESCRIBE(small, tile_side, narrow_values, narrow_rows, narrow_bytes, packed_parts,
-                  four_values, two_vecs)
+  GPUOPT_DESCRIBE(small, tile_side, four_values)
 };
 
 namespace detail {
@@ -107,15 +95,19 @@ std::optional<Access> access_of_rows(const Problem<kInputs>& problem,
   return access;
 }
 
+// A thread handles two aligned vectors if the traffic is mostly writes, otherwise one. Measured on
+// an H200 with mul (microseconds, fp32 / bf16; L2 flushed):
+//   (64,256,56,56) * (256,1,1):  1 vector 100.8 / 54.4, 2 vectors 102.9 / 56.9
+//   (16384,1) * (4096):          1 vector 83.4 / 44.2, 2 vectors 62.6 / 38.6
 template <int kInputs>
 Launch<kInputs> plan_rows(const Problem<kInputs>& problem, const Layout<kInputs>& layout,
-                          Access access, const Tuning& tuning) {
+                          Access access) {
   RowsPlan<kInputs> plan{strided_args(problem, layout, layout.dims), access, 1};
   plan.args.sizes[0] = divide_by(std::max<int64_t>(layout.dims[0].size / layout.values, 1));
   for (auto& strides : plan.args.strides) strides[0] *= static_cast<uint32_t>(layout.values);
   const int64_t vecs = ceil_div(layout.numel, layout.values);
   const bool may_have_two = access == Access::kAligned && size_of(problem.dtype) >= 2;
-  if (may_have_two && vecs >= tuning.two_vecs && layout.inputs_repeat) plan.vecs = 2;
+  if (may_have_two && layout.inputs_repeat) plan.vecs = 2;
   return in_blocks<kInputs>(plan, vecs, plan.vecs);
 }
 
@@ -179,7 +171,7 @@ Launch<kInputs> plan_tiles(const Problem<kInputs>& problem, const Layout<kInputs
   // are accessed value by value are smaller.
   const int64_t size_j = dims[1].size;
   const TileShape square(item, /*packed=*/true, size_j);
-  const bool packed = turned.packed_tiles && size_j * tuning.packed_parts >= square.side_j &&
+  const bool packed = turned.packed_tiles && size_j >= tuning.tile_side &&
                       tiles * square.bytes <= device.shared_bytes;
   const TileShape tile(item, packed, size_j);
   const int64_t tiles_i = ceil_div<int64_t>(dims[0].size, tile.side_i);
@@ -257,19 +249,13 @@ std::optional<Launch<kInputs>> plan_launch(const Problem<kInputs>& problem, Type
     // save in small problems (measured in fp32).
     const bool slow = *access == Access::kUnaligned && small && size_of(problem.dtype) >= 4;
     if (*access == Access::kAligned || (every_path && !slow)) {
-      return plan_rows(problem, layout, *access, tuning);
+      return plan_rows(problem, layout, *access);
     }
     return plan_general(problem, layout, tuning);
   }
   if (!layout.one_type || !every_path) return plan_general(problem, layout, tuning);
   if (const auto turned = find_turned(problem, layout)) {
-    const int64_t size_i = layout.dims[0].size;
-    const int64_t size_j = layout.dims[turned->dim].size;
-    const bool narrow = size_j < tuning.tile_side;
-    const bool has_narrow_tiles =
-        layout.numel >= tuning.narrow_values && size_i >= tuning.narrow_rows &&
-        size_j * static_cast<int64_t>(size_of(problem.dtype)) > tuning.narrow_bytes;
-    if (small || size_i < tuning.tile_side || (narrow && !has_narrow_tiles)) {
+    if (small || layout.dims[0].size < tuning.tile_side) {
       return plan_general(problem, layout, tuning);
     }
     return plan_tiles(problem, layout, *turned, device, tuning);

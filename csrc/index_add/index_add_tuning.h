@@ -22,9 +22,6 @@ struct Tuning : SortTuning {
   // than this. Bins take two launches, 4 to 5. Not swept. By additions, (253) += (20589) in bf16
   // takes 14.4, and (17,7) += (6199,7) 22.
   double least_queue = 6;
-  // Least outer indices for the lines path, where other paths are supported. 512 outer indices take
-  // 24.2 by lines and 25.5 in bins. 64 take 19.0 and 8.9.
-  int64_t min_lines = 512;
   // With fewer entries, tiles take longer than additions that queue up: (1200,16) += (2679,16) in
   // f32 takes 4.4, ATen's additions 3.0. Additions to one row take 2.4 ns each. The limit is higher
   // for rows of up to 8 vectors: 2048 additions to one row at most, where a warp has several rows.
@@ -38,18 +35,15 @@ struct Tuning : SortTuning {
   int64_t min_block_sums = 4096;
   int64_t min_hot_values = 1 << 20;  // to look for frequent bins; not swept
 
-  // Rows of a long segment that a group of lanes sums, if the number of parts does not exceed
-  // max_parts. Neither is swept.
-  int64_t group_rows = 128;
+  // A long segment has at most this many parts, because its last block adds the sums of all parts
+  // alone.
   int64_t max_parts = 1024;
 
   // Whether sorting is faster than tiles. The memory time of either way is compared, expressed in
   // bytes. The sort and the launches after it take as long as sort_traffic bytes, and
-  // sort_entry_traffic bytes per entry: 28, and 30 for 2^20 entries. Additions take as long as a
-  // multiple of the source's bytes. If self is in the L2 cache, it is cached_traffic (107 vectors
-  // per ns). If not, each addition reads and writes self in memory, and it is added_traffic for
-  // uniform indices. Skewed indices take a little longer, by tiles and sorted. Uniform indices, by
-  // tiles and sorted:
+  // sort_entry_traffic bytes per entry: 28, and 30 for 2^20 entries. Additions take as long as
+  // added_traffic times the source's bytes. Skewed indices take a little longer, by tiles and
+  // sorted. Uniform indices, by tiles and sorted:
   //   (65536,256) += (131072,256) bf16     54 and  64
   //   (169343,128) += (2^20,128) bf16     186 and 142
   //   (32768,128) += (262144,128) f32      76 and  79
@@ -58,21 +52,16 @@ struct Tuning : SortTuning {
   //   (65536,1024) += (16384,1024) f32     62 and  72
   double sort_traffic = 118e6;
   double sort_entry_traffic = 120;
-  double cached_traffic = 2.5;
-  double added_traffic = 3.1;
-  double cached_self_bytes = 20e6;
+  double added_traffic = 3;
 
-  // Limits for rows without tiles. With fewer entries, the sort takes longer than additions that
-  // queue up. With shorter rows, it takes longer than frequent bins in shared memory.
+  // Limits for rows without tiles. With fewer bytes of source, the sort takes longer than additions
+  // that queue up. With shorter rows, it takes longer than frequent bins in shared memory.
   double sort_source_bytes = 24 << 20;
-  int64_t sort_entries = 1 << 15;
-  int64_t sort_repeats = 4;  // or this many entries per bin; not swept
   int64_t sort_row_bytes = 128;
 
   GPUOPT_DESCRIBE(position_bits, max_tile_entries, launch_size, launch_values, min_bin_values,
-                  least_queue, min_lines, min_tile_entries, min_block_sums, min_hot_values,
-                  group_rows, max_parts, sort_traffic, sort_entry_traffic, cached_traffic,
-                  added_traffic, cached_self_bytes, sort_source_bytes, sort_entries, sort_repeats,
+                  least_queue, min_tile_entries, min_block_sums, min_hot_values, max_parts,
+                  sort_traffic, sort_entry_traffic, added_traffic, sort_source_bytes,
                   sort_row_bytes)
 };
 

@@ -43,17 +43,15 @@ constexpr int64_t kLineBytes = 128;
 // Matrices of fewer rows or columns would leave too much of a tile empty.
 constexpr int64_t kLeastTile = 64;
 
-// Limits between paths. The numbers of elements are measured on an H100
-// (benchmarks/results/nvidia-h100-80gb-hbm3/general-path.jsonl), the others are not swept. Tests
-// lower them, to reach every path with small problems.
+// Limits between paths. Tests lower them, to reach every path with small problems.
 struct Tuning {
-  int64_t tile = kLeastTile;
-  // The fewest elements for unaligned tiles, and for strips of a part of a matrix. Below, the
-  // engine's general path is faster. part_strips = 0 allows all strips.
-  int64_t unaligned_tiles = 1 << 16, part_strips = 1 << 18;
-  int64_t engine_rows = 512;  // the fewest for the engine's tiles
+  int64_t tile = kLeastTile;  // not swept
+  // The fewest elements for unaligned tiles. Below, the engine is faster. Tiles and the engine take
+  // on an H200 (us): (13,97,385) bf16 5.4 and 4.4, (18049,347) bf16 9.3 and 12.1,
+  // (47,629,2544) f32 160 and 207.
+  int64_t unaligned_tiles = 1 << 22;
 
-  GPUOPT_DESCRIBE(tile, unaligned_tiles, part_strips, engine_rows)
+  GPUOPT_DESCRIBE(tile, unaligned_tiles)
 };
 
 // Strips are small if the whole input has less than kManyBytes, because large strips would be too
@@ -203,27 +201,20 @@ inline Plan make_plan(const Problem& p, const Tuning& tuning = limits<Tuning>())
   // The engine handles a single row or column, columns that are rows in memory (a transposed view),
   // and columns apart.
   if (p.rows == 1 || p.columns == 1 || p.column_stride != 1 || p.row_stride <= 1) return {};
-  const int64_t matrices = detail::matrices_of(p), elements = matrices * p.rows * p.columns;
   if (p.item <= 8 && p.rows >= tuning.tile && p.columns >= tuning.tile) {
     const Plan plan = detail::plan_tiles(p);
+    const int64_t elements = detail::matrices_of(p) * p.rows * p.columns;
     return plan.aligned || elements >= tuning.unaligned_tiles ? plan : Plan();
   }
-  const Plan plan = detail::plan_strips(p);
-  if (p.item > 8 || tuning.part_strips == 0) return plan;
   // Strips that are accessed by elements on one side are slow: batches of odd sizes, such as
   // (103, 49) in bf16, take 1.3 to 2.9 times ATen's time, and 0.8 to 1.0 times in the engine.
-  // Strips of whole matrices are faster all the same, and so are aligned strips of matrices that
-  // have many of them, unless the engine has tiles for them (elementwise_plan.h). On an H200,
-  // strips and the engine's tiles: (2049171, 29) and (1398101, 12) in bf16 143 and 96 us, 47 and
-  // 34; (699050, 12) in fp32 30.6 and 25.1.
+  // Strips and the engine take on an H200 (us): (2049171, 29) and (1398101, 12) in bf16 143 and 96,
+  // 47 and 34; (699050, 12) in fp32 30.6 and 25.1. Strips of whole matrices are faster all the
+  // same.
+  const Plan plan = detail::plan_strips(p);
   const bool vectors = plan.in_bytes == kAccessBytes && plan.out_bytes == kAccessBytes;
   const bool whole = plan.args.in_flat && plan.args.out_flat && plan.in_bytes >= 4;
-  const bool many = matrices == 1 || p.rows * p.columns * p.item >= 4 * kStripBytes;
-  const bool in_tiles = p.rows >= tuning.engine_rows && p.columns * p.item > kAccessBytes &&
-                        elements >= 2 * tuning.part_strips;
-  const bool part =
-      plan.in_bytes == kAccessBytes && many && elements >= tuning.part_strips && !in_tiles;
-  return vectors || whole || part ? plan : Plan();
+  return vectors || whole ? plan : Plan();
 }
 
 }  // namespace gpuopt::transpose

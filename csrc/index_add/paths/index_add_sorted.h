@@ -22,7 +22,9 @@ template <int V>
 constexpr int kRowsUnderWay = V >= 8 ? 4 : 8;
 template <int V>
 constexpr int kPartRowsUnderWay = V >= 8 ? 3 : 8;
-constexpr int kShortSegment = 32;  // the longest run of equal indices that one group sums
+// The longest run of equal indices that one group sums, and the rows of a longer run that each
+// group of a warp or block sums.
+constexpr int kShortSegment = 32;
 
 // Some rows of a long segment.
 struct Part {
@@ -111,14 +113,11 @@ inline bool sorting_pays(const Problem& problem, const Layout& layout, const Tun
   if (aggregates(problem, layout, tuning) && vector_additions) {
     // Bytes of the rows of self that are named, if all bins are equally frequent.
     const double touched = slice * bins * (1 - std::exp(-entries / bins));
-    const double added =
-        slice * bins > tuning.cached_self_bytes ? tuning.added_traffic : tuning.cached_traffic;
-    return added * slice * entries > slice * entries + 2 * touched + tuning.sort_traffic +
-                                         tuning.sort_entry_traffic * entries;
+    return tuning.added_traffic * slice * entries > slice * entries + 2 * touched +
+                                                        tuning.sort_traffic +
+                                                        tuning.sort_entry_traffic * entries;
   }
-  const bool many = problem.entries >= tuning.sort_entries ||
-                    problem.entries >= tuning.sort_repeats * problem.bins;
-  return many && row_bytes >= tuning.sort_row_bytes && slice * entries >= tuning.sort_source_bytes;
+  return row_bytes >= tuning.sort_row_bytes && slice * entries >= tuning.sort_source_bytes;
 }
 
 inline bool takes_sorting(const Problem& problem, const Layout& layout, const Tuning& tuning) {
@@ -149,7 +148,7 @@ inline SortedPlan plan_sorted(const Problem& problem, const Layout& layout, cons
   // Rows of a part of a segment that a block sums. The last limit keeps the sums of parts below 16
   // bytes of memory per entry.
   const int64_t part_rows =
-      std::max({tuning.group_rows * (kRowThreads / lanes), ceil_div(entries, tuning.max_parts),
+      std::max({int64_t{kShortSegment} * (kRowThreads / lanes), ceil_div(entries, tuning.max_parts),
                 slices * lanes * plan.values});
   // All parts of a segment except the last are full, so segments of several parts have at most this
   // many parts.
@@ -157,7 +156,7 @@ inline SortedPlan plan_sorted(const Problem& problem, const Layout& layout, cons
   SegmentArgs& segments = args.segments;
   segments.count = static_cast<uint32_t>(entries);
   segments.position_bits = position_bits_for(problem.bins, tuning);
-  segments.warp_rows = static_cast<uint32_t>(tuning.group_rows * (kWarp / lanes));
+  segments.warp_rows = static_cast<uint32_t>(kShortSegment * (kWarp / lanes));
   segments.part_rows = static_cast<uint32_t>(part_rows);
   segments.capacity = static_cast<uint32_t>(entries / kShortSegment + slots);
   plan.sum_bytes =

@@ -33,9 +33,8 @@ cudaError_t launch(const Plan& plan, cudaStream_t stream) {
       }
       return cudaErrorInvalidValue;
     case Path::kStrips:
-      if (plan.in_bytes == kAccessBytes) return launch_strips<T, kVecSize<T>>(plan, stream);
-      if (sizeof(T) < 4 && plan.in_bytes == 4) return launch_strips<T, kWord<T>>(plan, stream);
-      return launch_strips<T, 1>(plan, stream);
+      return plan.in_bytes == kAccessBytes ? launch_strips<T, kVecSize<T>>(plan, stream)
+                                           : launch_strips<T, kWord<T>>(plan, stream);
   }
   return cudaErrorInvalidValue;
 }

@@ -19,18 +19,7 @@ __device__ __forceinline__ uint32_t strip_position(uint32_t element, const Args&
   return element + (element >> args.room_shift) * kVecSize<T>;
 }
 
-template <typename T, int N>
-__device__ __forceinline__ void copy_to_strip(T* strip, uint32_t element, const T* from,
-                                              const Args& args) {
-  T* const to = strip + strip_position<T>(element, args);
-  if constexpr (sizeof(T) * N >= 4) {
-    copy_async<T, N>(to, from);
-  } else {
-    *to = *from;
-  }
-}
-
-// Loads N elements per access, and stores M.
+// Loads N elements per access, of 4 bytes or more, and stores M.
 template <typename T, int N, int M>
 __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant__ Args args) {
   __shared__ uint4 shared[(kStripBytes + kStripBytes / kLeastRoom) / kAccessBytes];
@@ -57,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
 #pragma unroll 4
     for (uint32_t k = threadIdx.x * N; k < end; k += kThreads * N) {
       if (k + N <= end) {
-        copy_to_strip<T, N>(strip, k, from + k, args);
+        copy_async<T, N>(strip + strip_position<T>(k, args), from + k);
       } else {
         for (uint32_t e = k; e < end; ++e) strip[strip_position<T>(e, args)] = from[e];
       }
@@ -68,9 +57,9 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
       uint32_t matrix = k;
       const uint32_t j = args.strip_columns.divmod(matrix), i = args.strip_rows.divmod(matrix);
       if (i < rows && j < columns) {
-        copy_to_strip<T, N>(
-            strip, k, in + offset_of(first_matrix + matrix, args.batch) + i * args.row_stride + j,
-            args);
+        copy_async<T, N>(
+            strip + strip_position<T>(k, args),
+            in + offset_of(first_matrix + matrix, args.batch) + i * args.row_stride + j);
       }
     }
   }

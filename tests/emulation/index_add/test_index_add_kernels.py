@@ -85,10 +85,10 @@ def test_any_problem(index_add):
                 "sort_source_bytes": st.sampled_from([0, 4096, 24 << 20]),
                 "min_bin_values": st.sampled_from([0, 500, 1 << 15]),
                 "launch_size": st.sampled_from([50, 1 << 30]),
-                "group_rows": st.sampled_from([2, 64]),
+                "max_parts": st.sampled_from([2, 1024]),
                 "position_bits": st.sampled_from([7, 30, 30]),
                 "min_hot_values": st.sampled_from([0, 1 << 20]),
-                "min_tile_entries": st.sampled_from([0, 1024]),
+                "min_tile_entries": st.sampled_from([0, 0, 1024]),
                 "sort_traffic": st.sampled_from([-(2**50), 118_000_000]),
                 "min_block_sums": st.sampled_from([0, 1024]),
             }
@@ -140,8 +140,8 @@ def test_slices_of_vecs(index_add, mode, path, dtype, width):
 @pytest.mark.parametrize("dtype", [TYPES[6], TYPES[7], TYPES[8]], ids=str)
 @pytest.mark.parametrize("width", [1, 2, 7, 16, 128, 132, 150])
 def test_long_segments_in_parts(index_add, dtype, width):
-    """Some bins get thousands of rows. After sorting, such a segment is split into dozens of parts."""
-    set_limits(index_add, group_rows=2, sort_source_bytes=0)
+    """Some bins get thousands of rows. After sorting, such a segment is split into parts, up to a dozen."""
+    set_limits(index_add)
     random = np.random.default_rng(width)
     bins, entries = 600, 9000 if width < 100 else 3000
     self = Operand(dtype, [width, bins], [1, width], 0, random)

@@ -7,7 +7,7 @@ using namespace gpuopt;
 using namespace gpuopt::transpose;
 
 // Limits that small problems reach.
-constexpr Tuning kTestTuning{.unaligned_tiles = 0, .part_strips = 0};
+constexpr Tuning kTestTuning{.unaligned_tiles = 0};
 
 // Returns the plan as JSON, which the next call overwrites, with the limits of tests or with the
 // real ones.

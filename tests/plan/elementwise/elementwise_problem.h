@@ -6,14 +6,7 @@
 namespace gpuopt::elementwise {
 
 // Limits that small problems reach.
-constexpr Tuning kTestTuning{.small = 0,
-                             .tile_side = 8,
-                             .narrow_values = 0,
-                             .narrow_rows = 0,
-                             .narrow_bytes = 0,
-                             .packed_parts = 16,
-                             .four_values = 1000,
-                             .two_vecs = 100};
+constexpr Tuning kTestTuning{.small = 0, .tile_side = 8, .four_values = 1000};
 
 // An operation as Python describes it: addresses, dtypes and strides of the output, then of the
 // inputs.
