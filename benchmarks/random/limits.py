@@ -140,15 +140,12 @@ OTHERS: dict[str, dict[str, tuple[float, ...]]] = {
     "scan": {
         "split_rows_below": (0, NEVER),
         "split_columns_below": (0, NEVER),
-        "unsplit_tiles": (1, 8),
         "many_tiles": (66, 1056),
         "most_tile_times": (1, 2),
-        "narrow": (2, 8),
         "narrow_values": (2, 32),
         "wide_blocks": (0, NEVER),
         "alone_columns": (0, NEVER),
         "alone_rows": (0, NEVER),
-        "skewed_rows": (0, NEVER),
     },
     "selective_scan": {
         "wave_sms": (66, 264),

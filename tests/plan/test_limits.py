@@ -78,7 +78,6 @@ UNPROVEN: dict[str, set[str]] = {
         "tiles.narrow_row",
         "window",
     },
-    "scan": {"narrow", "skewed_rows", "unsplit_tiles"},
     "selective_scan": {
         "launch_units",
         "max_sets",
