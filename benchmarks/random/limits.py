@@ -47,12 +47,13 @@ FAMILIES = {
     "transpose": ("transpose2d",),
     "upsample": ("upsample", "upsample backward"),
 }
-# Bounds of launches and of shared memory. Tests lower them, to reach every kernel with small problems.
+# Bounds of launches, of shared memory and of workspaces. Tests lower them, to reach every kernel with small problems.
 BOUNDS = {
     "dot": {"launch_blocks"},
     "index_add": {"launch_size", "launch_values", "position_bits", "max_tile_entries"},
     "reduce": {"most_in_launch"},
     "scan": {"launch_limit", "patience"},
+    "selective_scan": {"part_bytes"},
     "transpose": {"tile"},
     "upsample": {"part_units", "short_axis"},
 }
@@ -151,11 +152,6 @@ OTHERS: dict[str, dict[str, tuple[float, ...]]] = {
         "wave_sms": (66, 264),
         "unsplit_threads": (0, NEVER),
         "segment": (64, 1024),
-        "max_waves": (1, 16),
-        "launch_units": (0, 12),
-        "set_blocks": (1, 12),
-        "part_bytes": (1 << 20, NEVER),
-        "max_sets": (1, 8),
     },
     "transpose": {"unaligned_tiles": (0, NEVER), "part_strips": (0, NEVER), "engine_rows": (0, NEVER)},
     "upsample": {},

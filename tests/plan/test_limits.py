@@ -78,15 +78,7 @@ UNPROVEN: dict[str, set[str]] = {
         "tiles.narrow_row",
         "window",
     },
-    "selective_scan": {
-        "launch_units",
-        "max_sets",
-        "max_waves",
-        "part_bytes",
-        "segment",
-        "set_blocks",
-        "unsplit_threads",
-    },
+    "selective_scan": {"segment"},
     "transpose": {"engine_rows", "part_strips", "unaligned_tiles"},
 }
 
