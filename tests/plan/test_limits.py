@@ -69,11 +69,8 @@ UNPROVEN: dict[str, set[str]] = {
         "wide_values",
     },
     "rows": {
-        "enough_warps",
         "few_warps",
-        "most_warps",
         "shortest",
-        "tiles.few_tiles",
         "tiles.least_tile",
         "tiles.narrow_row",
         "window",
