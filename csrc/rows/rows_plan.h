@@ -30,16 +30,14 @@ constexpr int kFinishBlocks = kFinishThreads / kWarp;  // whose parts a block ad
 
 // Measured on an H200: csrc/rows/MEASUREMENTS.md.
 struct Tuning {
-  int64_t most_warps = 25344;  // that share a large matrix
-  int64_t few_warps = 2112;    // that a small matrix needs, before its windows are longer
-  int64_t window = 64;         // of a matrix between these, at least
-  int64_t shortest = 8;        // window, at least
-  // That all tiles and batches need together. The parts of more windows would take more memory
-  // than they gain time.
-  int64_t enough_warps = 262144;
+  int64_t few_warps = 2112;  // that a small matrix needs, before its windows are longer
+  int64_t window = 64;       // of a larger matrix, at least
+  int64_t shortest = 8;      // window, at least
+  // A bound of memory, for all tiles and batches together: each window may leave parts.
+  int64_t most_warps = 101376;
   TileTuning tiles;
 
-  GPUOPT_DESCRIBE(most_warps, few_warps, window, shortest, enough_warps, tiles)
+  GPUOPT_DESCRIBE(few_warps, window, shortest, most_warps, tiles)
 };
 
 // How a thread reads features.
@@ -195,15 +193,15 @@ inline Walk walk(const Matrix& matrix, int64_t features, int elements, int64_t b
       std::min<int64_t>(kWarp, pow2_ceil(ceil_div<int64_t>(features, elements))));
   walk.tiles = static_cast<uint32_t>(ceil_div<int64_t>(features, int64_t{walk.lanes} * elements));
   const int64_t path = matrix.rows + matrix.entries;
-  const int64_t outer = std::max<int64_t>(walk.tiles * batches, 1);
   const int64_t groups = kWarp / walk.lanes;  // of a warp
+  const int64_t outer = std::max<int64_t>(walk.tiles * batches, 1);
+  const int64_t most = std::max<int64_t>(tuning.most_warps * groups / outer, 1);
   // Wide groups read more at once, so they need longer windows to have as many reads in flight.
   const int64_t window = std::max<int64_t>(tuning.window, 4 * walk.lanes);
   const int64_t shortest = std::max<int64_t>(tuning.shortest, walk.lanes / 2);
-  walk.window = std::max({path / (tuning.most_warps * groups),
-                          std::min(window, path / (tuning.few_warps * groups)), shortest});
-  const int64_t enough = std::max<int64_t>(tuning.enough_warps * groups / outer, 1);
-  walk.window = std::min(std::max(walk.window, ceil_div(path, enough)), kMostWindow);
+  walk.window =
+      std::max({path / most, std::min(window, path / (tuning.few_warps * groups)), shortest});
+  walk.window = std::min(walk.window, kMostWindow);
   walk.windows = ceil_div(path, walk.window);
   walk.blocks = static_cast<uint32_t>(ceil_div<int64_t>(walk.windows, kThreads / walk.lanes));
   return walk;
@@ -262,7 +260,7 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = limi
   plan.args.problem = problem;
   if (is_tiled(problem, tuning.tiles)) {
     plan.access = Access::kTile;
-    plan.args.walk = walk(problem.matrix, tiles_of(problem, tuning.tiles));
+    plan.args.walk = walk(problem.matrix, tiles_of(problem, tuning.few_warps, tuning.tiles));
   } else {
     plan.access =
         is_simple && is_aligned({problem.dense, problem.out}, problem.features, problem.dtype)
@@ -316,7 +314,7 @@ inline MapPlan plan(const MapProblem& problem, const Tuning& tuning = limits<Tun
   }
   if (is_tiled(map, tuning.tiles)) {
     plan.access = Access::kTile;
-    plan.args.walk = walk(map.matrix, tiles_of(map, tuning.tiles));
+    plan.args.walk = walk(map.matrix, tiles_of(map, tuning.few_warps, tuning.tiles));
     plan.args.by_features = divide_by(map.features);
   } else {
     plan.access = map.map == Map::kCopy && is_aligned({map.row, out}, map.features, map.dtype)

@@ -26,11 +26,10 @@ constexpr int kBoundBytes = 2;     // of where a row of a tile begins, or of an 
 struct TileTuning {
   int64_t narrow_row = 16;    // bytes, at most, of dense rows that are reduced in tiles
   int64_t narrow_map = 63;    // the same, of maps
-  int64_t few_tiles = 2112;   // that a small matrix needs, before its tiles are larger
   int64_t least_tile = 2048;  // bytes
   int64_t team_entries = 8;   // of a row of mean length, for each thread
 
-  GPUOPT_DESCRIBE(narrow_row, narrow_map, few_tiles, least_tile, team_entries)
+  GPUOPT_DESCRIBE(narrow_row, narrow_map, least_tile, team_entries)
 };
 
 struct Tiles {
@@ -38,15 +37,16 @@ struct Tiles {
   uint32_t team = 1;   // entries of a row that neighbouring threads read at once
 };
 
-// A row or an entry takes up to `item_bytes` in shared memory. An entry has `width` threads.
-inline Tiles tiles_of(const Matrix& matrix, int64_t item_bytes, int64_t width,
+// A row or an entry takes up to `item_bytes` in shared memory. An entry has `width` threads. A
+// small matrix needs `few_warps`, before its tiles are larger.
+inline Tiles tiles_of(const Matrix& matrix, int64_t item_bytes, int64_t width, int64_t few_warps,
                       const TileTuning& tuning) {
   Tiles tiles;
   const int64_t path = matrix.rows + matrix.entries;
   // A tile has two bounds more than rows, and also what belongs to the row before it.
   const int64_t most = (kTileBytes - kTileSlack) / item_bytes - 3;
   const int64_t least = std::max<int64_t>(tuning.least_tile / item_bytes, 1);
-  tiles.window = std::min(std::max(path / tuning.few_tiles, least), most);
+  tiles.window = std::min(std::max(path * (kThreads / kWarp) / few_warps, least), most);
   const int64_t whole = kWarp / width;  // entries of a warp
   const int64_t team = matrix.entries / std::max<int64_t>(tuning.team_entries * matrix.rows, 1);
   // If a warp has only one row, all of its threads share it.
@@ -70,11 +70,11 @@ inline bool is_tiled(const ReduceProblem& problem, const TileTuning& tuning) {
          is_narrow(problem.features, problem.dtype, tuning.narrow_row);
 }
 
-inline Tiles tiles_of(const ReduceProblem& problem, const TileTuning& tuning) {
+inline Tiles tiles_of(const ReduceProblem& problem, int64_t few_warps, const TileTuning& tuning) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const int64_t of_entry = problem.features * size * (problem.value == nullptr ? 1 : 2);
   return tiles_of(problem.matrix, std::max<int64_t>(of_entry, kBoundBytes), problem.features,
-                  tuning);
+                  few_warps, tuning);
 }
 
 // ---------------------------------------------------------------- maps
@@ -85,14 +85,15 @@ inline bool is_tiled(const MapProblem& map, const TileTuning& tuning) {
          (!reads_rows || map.row.row == map.features);
 }
 
-inline Tiles tiles_of(const MapProblem& map, const TileTuning& tuning) {
+inline Tiles tiles_of(const MapProblem& map, int64_t few_warps, const TileTuning& tuning) {
   const auto size = static_cast<int64_t>(size_of(map.dtype));
   const int64_t number = std::max<int64_t>(size, 4);  // of the compute type
   int64_t of_row = size, of_entry = 0;
   if (map.map == Map::kSelected) of_row += map.matrix.is_long ? 8 : 4;
   if (map.map == Map::kSoftmax) of_row = 2 * number, of_entry = size;
   if (map.map == Map::kSoftmaxGradient) of_row = number, of_entry = 2 * size;
-  return tiles_of(map.matrix, kBoundBytes + map.features * std::max(of_row, of_entry), 1, tuning);
+  return tiles_of(map.matrix, kBoundBytes + map.features * std::max(of_row, of_entry), 1, few_warps,
+                  tuning);
 }
 
 }  // namespace gpuopt::rows

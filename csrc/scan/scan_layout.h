@@ -140,8 +140,8 @@ inline void plan_rows(Layout& layout, const Problem& problem, const Kernels& ker
   layout.units = kernels.single_units;
   const bool in_order = rows_are_in_order(problem);
   const bool alike = in_order && rows_are_alike(problem, layout, kernels.values);
-  const bool skewed =
-      in_order && !alike && length >= kShortRow && layout.rows >= tuning.skewed_rows;
+  const bool may_split = layout.rows < tuning.split_rows_below;
+  const bool skewed = in_order && !alike && length >= kShortRow && !may_split;
   // Rows behind each other are aligned as a whole, whatever their length.
   const int64_t vec_chunk = 32 * kernels.units * kernels.values;
   const bool dense =
@@ -172,8 +172,7 @@ inline void plan_rows(Layout& layout, const Problem& problem, const Kernels& ker
   if (length <= chunk && !layout.shifted) return plan_packed(layout, length, chunk);
   const int64_t covered = length + (layout.shifted ? layout.values - 1 : 0);
   layout.tiles = ceil_div<int64_t>(covered, chunk * kMaxWarps);
-  const bool may_split = layout.rows < tuning.split_rows_below && !layout.skewed;
-  if (layout.tiles > tuning.unsplit_tiles && may_split) {
+  if (layout.tiles > 1 && may_split) {
     layout.path = Path::kSplitRows;
     layout.warps = kMaxWarps;
     const int times = tile_times(layout.rows * layout.tiles, tuning);
@@ -199,7 +198,7 @@ void plan_column_tiles(Layout& layout, int64_t length, int units, const SplitUni
     layout.tiles = ceil_div(length, high * layout.units);
   };
   use_units(units);
-  if (layout.tiles > tuning.unsplit_tiles && layout.blocks < tuning.split_columns_below) {
+  if (layout.tiles > 1 && layout.blocks < tuning.split_columns_below) {
     layout.path = Path::kSplitColumns;
     layout.warps = kMaxWarps;
     use_units(split_units(layout.blocks * layout.tiles));
@@ -223,7 +222,7 @@ inline void plan_unit_columns(Layout& layout, const Problem& problem, const Kern
   const int rows = is_whole ? static_cast<int>(ceil_div<int64_t>(length, 4) * 4) : most_rows;
   layout.x = static_cast<int>(std::min<int64_t>(pow2_ceil(width), is_whole ? kThreads : kWarp));
   const auto column_blocks = [&] { return layout.rows * ceil_div<int64_t>(width, layout.x); };
-  const int narrow = layout.values > 1 ? tuning.narrow : tuning.narrow_values;
+  const int narrow = layout.values > 1 ? tuning.narrow_values / 2 : tuning.narrow_values;
   while (layout.x > narrow && column_blocks() < tuning.wide_blocks) layout.x /= 2;
   layout.column_tiles = ceil_div<int64_t>(width, layout.x);
   plan_column_tiles(

@@ -45,12 +45,11 @@ constexpr uint32_t kRun = 16;
 constexpr uint32_t kGroup = kRun * kRun;
 
 // Chosen from times on an H100 (torch 2.11, 2026-11-26, CUDA events, L2 cold), in us:
-//   f32 unless noted                      most_tile_times 2, 3, 4   unsplit_tiles 4, 2
+//   f32 unless noted                      most_tile_times 2, 3, 4
 //   2^24                                     63.5, 60.9, 62.1
 //   (32768, 1024) dim 0                     130.9, 118.3, 113.7
 //   (262144, 128) dim 0                     160.1, 137.8, 126.2
 //   recurrence, (32768, 1024) dim 0         255.7, 211.8, 189.7
-//   2^14                                                              5.03, 3.87
 // Shorter rows that no vectors fit are columns, if they have so many values in all.
 constexpr int64_t kShortRow = 512, kManyShortValues = 1 << 22;
 
@@ -58,23 +57,29 @@ struct Tuning {
   // Rows are split over blocks if there are fewer rows than this, two for each of 132 SMs. On an
   // H200, in us, split and not (scan-paths.jsonl): (527, 8300) 17.5, 11.4; (300, 40000) 39.4, 34.5;
   // (140, 17000) 9.9, 12.6.
+  //
+  // Rows that begin elsewhere in a vector than their results are split value by value. If there are
+  // more, they are read in vectors. Many shorter ones are columns that lie across memory. On an
+  // H200, in us, value by value, in vectors, and as columns (scan-paths.jsonl):
+  //                      f16                f32
+  //   (17312, 5100)      329, 147, 233      301, 216, 312
+  //   (4096, 1000)        20,  10,  19       19,  17,  25
+  //   (60000, 300)       100, 124,  49       89,  92,  67
+  //   (339, 6277)       19.0, 7.4          18.3, 8.7
+  //   (500, 1000)        4.1, 6.2           3.8, 4.4
+  //   (64, 30000)       18.5, 15.9         18.2, 21.6
   int64_t split_rows_below = 264;
   // Columns are split over blocks if they fill fewer blocks than this.
   int64_t split_columns_below = 200;
-  // Tiles that one block scans in turn, at least, before more blocks share them. A split costs a
-  // second operation in the stream, which clears the records of look-back.
-  int64_t unsplit_tiles = 2;
   // The tiles of split rows and columns grow as long as this many tiles are left. On an H200, in
   // us, with 792 and 264 (scan-paths.jsonl): vectors of 2354837 14.7, 12.0; 6000000 29.2, 23.8;
   // 12000000 38.7, 39.8. (20000, 200) dim 0 33.6, 22.1. A recurrence of 2354837 38.4, 27.6.
   int64_t many_tiles = 264;
   // They grow to at most this many times their size.
   int64_t most_tile_times = 4;
-  // Columns are narrowed to this many vectors to get more blocks. On an H200, in us, with 8, 4 and
-  // 2 vectors (scan-paths.jsonl): f32, (4096, 512) dim 0 19.3, 16.6, 15.7; (8192, 4096) 83, 84,
-  // 121. With 4 and 2: bf16, (32768, 1024) dim 0 62.5, 68.9. Where no vectors fit, to so many
-  // values.
-  int narrow = 4;
+  // Columns are narrowed to get more blocks: to this many values, or to half as many vectors. On an
+  // H200, in us, with 8, 4 and 2 vectors (scan-paths.jsonl): f32, (4096, 512) dim 0 19.3, 16.6,
+  // 15.7; (8192, 4096) 83, 84, 121. With 4 and 2: bf16, (32768, 1024) dim 0 62.5, 68.9.
   int narrow_values = 8;
   int64_t wide_blocks = 528;
   // Threads scan columns that no vectors fit alone if there are so many for each row, up to a
@@ -87,26 +92,14 @@ struct Tuning {
   //   (2048, 50, 333)  95.3,  54.5    107,  99       (512, 50001)      125,   46
   int64_t alone_columns = 512;
   int64_t alone_rows = 64;
-  // Rows that begin elsewhere in a vector than their results are read in vectors if there are so
-  // many, else value by value. Many shorter ones are columns that lie across memory. On an H200, in
-  // us, value by value, in vectors, and as columns (the same file):
-  //                      f16                f32
-  //   (17312, 5100)      329, 147, 233      301, 216, 312
-  //   (4096, 1000)        20,  10,  19       19,  17,  25
-  //   (60000, 300)       100, 124,  49       89,  92,  67
-  //   (339, 6277)       19.0, 7.4          18.3, 8.7
-  //   (500, 1000)        4.1, 6.2           3.8, 4.4
-  //   (64, 30000)       18.5, 15.9         18.2, 21.6
-  int64_t skewed_rows = 132;
   // Loads of a record, at most, before a block computes what it waits for. A load takes about 0.7
   // us.
   uint64_t patience = 1 << 17;
   // Rows, columns and blocks of a launch, at most.
   int64_t launch_limit = kMaxIndex32;
 
-  GPUOPT_DESCRIBE(split_rows_below, split_columns_below, unsplit_tiles, many_tiles, most_tile_times,
-                  narrow, narrow_values, wide_blocks, alone_columns, alone_rows, skewed_rows,
-                  patience, launch_limit)
+  GPUOPT_DESCRIBE(split_rows_below, split_columns_below, many_tiles, most_tile_times, narrow_values,
+                  wide_blocks, alone_columns, alone_rows, patience, launch_limit)
 };
 
 }  // namespace gpuopt::scan

@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "common/describe.h"
-#include "common/device.h"
 #include "common/index.h"
 #include "common/tuning.h"
 #include "selective_scan/selective_scan_args.h"
@@ -27,18 +26,11 @@ struct Tuning {
   int64_t unsplit_threads = 32768;
   // The fewest positions of a segment if segments fill more than one wave.
   int64_t segment = 256;
-  // Segments fill at most this many waves.
-  int64_t max_waves = 4;
-  int64_t launch_units = 3;  // 32 positions this many times take as long as two more launches
-  // Blocks of the backward kernel take turns with several sets of channels as long as this many
-  // blocks per SM remain. If the length is split, they do while the gradients of B and C take more
-  // bytes.
-  int64_t set_blocks = 3;
-  int64_t part_bytes = 64 << 20;
-  int64_t max_sets = 32;
+  // A bound of memory: blocks of the backward kernel take turns with several sets of channels while
+  // the gradients of B and C take more bytes than this. Segments make up for blocks that are gone.
+  int64_t part_bytes = 1 << 30;
 
-  GPUOPT_DESCRIBE(wave_sms, unsplit_threads, segment, max_waves, launch_units, set_blocks,
-                  part_bytes, max_sets)
+  GPUOPT_DESCRIBE(wave_sms, unsplit_threads, segment, part_bytes)
 };
 
 constexpr int kSegmentUnit = 32;  // a segment has a multiple of this, which tiles divide
@@ -74,35 +66,27 @@ inline Tiling tile_channels(const Problem& problem, bool backward) {
   return tiling;
 }
 
-inline bool may_split(const Problem& problem, const Tiling& tiling, const Tuning& tuning) {
-  return problem.batch * problem.channels * tiling.lanes < tuning.unsplit_threads &&
-         problem.length > kSegmentUnit;
-}
-
 inline void split_length(const Problem& problem, bool backward, Tiling& tiling,
                          const Tuning& tuning) {
-  if (!may_split(problem, tiling, tuning)) return;
+  const int64_t threads = problem.batch * problem.channels * tiling.lanes / tiling.sets;
+  if (threads >= tuning.unsplit_threads || problem.length <= kSegmentUnit) return;
   const int64_t wave = tuning.wave_sms * blocks_per_sm(tiling.per_lane, tiling.lanes, backward,
                                                        is_wide(problem), has_constant(problem));
   const int64_t blocks = std::max<int64_t>(tiling.blocks, 1);
-  const int64_t waves =
-      std::clamp<int64_t>(blocks * (problem.length / tuning.segment) / wave, 1, tuning.max_waves);
+  const int64_t waves = std::max<int64_t>(blocks * (problem.length / tuning.segment) / wave, 1);
   const int64_t wanted = std::max<int64_t>(waves * wave / blocks, 1);
   const int64_t units = ceil_div<int64_t>(problem.length, kSegmentUnit);
   const int64_t of_segment = ceil_div<int64_t>(units, wanted);
   // A pass over the states takes two thirds of the time of one over the output.
-  if (3 * (units - tuning.launch_units) <= 5 * of_segment) return;
+  if (3 * units <= 5 * of_segment) return;
   tiling.segment = of_segment * kSegmentUnit;
   tiling.segments = ceil_div<int64_t>(units, of_segment);
 }
 
-inline Tiling tile_backward(const Problem& problem, const Device& device, const Tuning& tuning) {
+inline Tiling tile_backward(const Problem& problem, const Tuning& tuning) {
   Tiling tiling = tile_channels(problem, true);
-  const bool is_split = may_split(problem, tiling, tuning);
-  const int64_t filled = std::max<int64_t>(tuning.set_blocks * device.sms, 1);
   const int64_t of_block = 8 * problem.length * problem.states;  // bytes of gradients of B and C
-  while (tiling.sets < tuning.max_sets && tiling.parts >= 2 &&
-         (is_split ? tiling.blocks * of_block > tuning.part_bytes : tiling.blocks >= 2 * filled)) {
+  while (tiling.parts >= 2 && tiling.blocks * of_block > tuning.part_bytes) {
     tiling.sets *= 2;
     count_blocks(problem, tiling);
   }
@@ -150,9 +134,9 @@ inline ForwardPlan plan_forward(const Problem& problem, const Tuning& tuning = l
 
 // The parts in `gradients` may be null: the plan says how many there are.
 inline BackwardPlan plan_backward(const Problem& problem, const Gradients& gradients,
-                                  const Device& device, const Tuning& tuning = limits<Tuning>()) {
+                                  const Tuning& tuning = limits<Tuning>()) {
   using namespace plan_detail;
-  const Tiling tiling = tile_backward(problem, device, tuning);
+  const Tiling tiling = tile_backward(problem, tuning);
   const int64_t segments = tiling.segments;
   ForwardArgs pass{problem, tile_channels(problem, false)};
   pass.tiling.segments = segments;

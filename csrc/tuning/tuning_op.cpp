@@ -74,8 +74,8 @@ const std::map<std::string, Planner, std::less<>>& planners() {
          });
        })},
       {"selective_scan.backward",
-       planner<selective::Problem>([](const auto& problem, const Device& device) {
-         return to_json(selective::plan_backward(problem, {}, device));
+       planner<selective::Problem>([](const auto& problem, const Device&) {
+         return to_json(selective::plan_backward(problem, {}));
        })},
       {"selective_scan.forward",
        planner<selective::Problem>([](const auto& problem, const Device&) {

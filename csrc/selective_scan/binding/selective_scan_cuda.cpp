@@ -170,7 +170,7 @@ InputGradients backward_cuda(const SelectiveScanBackward& op) {
   gradients.delta = Call::written(ddelta);
   if (dz.defined()) gradients.z = Call::written(dz);
   record("selective_scan.backward", problem);
-  BackwardPlan plan = plan_backward(problem, gradients, current_device());
+  BackwardPlan plan = plan_backward(problem, gradients);
   const int64_t rows = plan.rows();
   const Tensor dA = unfilled({rows, problem.channels, problem.states}, options);
   const Tensor sums = unfilled({2, rows, problem.channels}, options);

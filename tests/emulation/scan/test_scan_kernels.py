@@ -99,7 +99,9 @@ def dense_strides(sizes: list, order=None, gap: int = 0) -> list:
 @st.composite
 def problems(draw):
     sizes = draw(
-        st.lists(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33, 64, 130, 1025, 4100]), min_size=1, max_size=4)
+        st.lists(
+            st.sampled_from([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33, 64, 130, 1025, 2050, 4100]), min_size=1, max_size=4
+        )
     )
     while math.prod(sizes) > 30000:
         sizes.pop()
@@ -130,16 +132,14 @@ def test_any_problem(kernels, limits):
     taken = set()
 
     @seeded(350)
-    @given(
-        problem=problems(), unsplit=st.sampled_from([0, 1, 4]), wide=st.sampled_from([0, 528]), clusters=st.booleans()
-    )
-    def check(problem, unsplit, wide, clusters):
+    @given(problem=problems(), split=st.sampled_from([0, 200]), wide=st.sampled_from([0, 528]), clusters=st.booleans())
+    def check(problem, split, wide, clusters):
         limits(
-            unsplit_tiles=unsplit,
+            split_rows_below=split,
+            split_columns_below=split,
             wide_blocks=wide,
             has_clusters=clusters,
             alone_columns=wide,
-            skewed_rows=wide,
         )
         taken.add(run_and_compare(kernels, *problem))
 
@@ -169,7 +169,8 @@ def test_any_problem(kernels, limits):
         ([5, 12000, 2], 1, SPLIT_COLUMNS, False),
     ],
 )
-def test_what_small_problems_do_not_reach(kernels, dtype, sizes, scanned, path, vecs):
+def test_what_small_problems_do_not_reach(kernels, limits, dtype, sizes, scanned, path, vecs):
+    limits(split_rows_below=0 if path == ROWS else 264, split_columns_below=0 if path == COLUMNS else 200)
     random = np.random.default_rng(0)
     for reverse in (False, True):
         source = Operand(dtype, sizes, dense_strides(sizes), 0, random)
@@ -179,9 +180,8 @@ def test_what_small_problems_do_not_reach(kernels, dtype, sizes, scanned, path, 
 
 
 @pytest.mark.parametrize("sizes, scanned", [([600_011], 0), ([2, 300_003], 1)])
-def test_look_back_over_groups(kernels, limits, sizes, scanned):
+def test_look_back_over_groups(kernels, sizes, scanned):
     """More than 256 tiles, so that tiles read tiles, runs and groups."""
-    limits(unsplit_tiles=0)
     random = np.random.default_rng(0)
     source = Operand(TYPES[5], sizes, dense_strides(sizes), 0, random)
     out = Operand(TYPES[5], sizes, dense_strides(sizes), 0, random)
@@ -214,7 +214,7 @@ def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scan
     source.buffer[:] = source.before[:] = random.standard_normal(source.buffer.shape)
     results = []
     for way in ({}, {"has_clusters": False}, {"has_clusters": False, "patience": 0}):
-        limits(unsplit_tiles=0, **way)
+        limits(**way)
         out = Operand(F32, sizes, dense_strides(sizes, out_order), 0, random)
         results.append(results_of(kernels, source, out, scanned))
     np.testing.assert_array_equal(results[0], results[1])
@@ -255,7 +255,7 @@ def test_threads_scan_columns_alone(kernels, limits, length):
 @pytest.mark.parametrize("dtypes", [(F16, F16), (F32, F32), (F64, F64), (F16, F32), (TYPES[1], TYPES[5])], ids=str)
 def test_rows_that_begin_elsewhere_in_a_vector_than_their_results(kernels, limits, dtypes):
     """Units of 2 to 16 bytes are cut out of two vectors of the input."""
-    limits(skewed_rows=0)
+    limits(split_rows_below=0)
     random = np.random.default_rng(0)
     for length, offset, gap in [(512, 1, 0), (2061, 3, 1), (4500, 0, 3), (8000, 5, 2)]:
         for reverse in (False, True):

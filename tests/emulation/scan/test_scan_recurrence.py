@@ -146,13 +146,13 @@ def test_any_problem(kernels, limits):
     taken = set()
 
     @seeded(350)
-    @given(problem=problems(), unsplit=st.sampled_from([0, 1, 4]), wide=st.sampled_from([0, 528]))
-    def check(problem, unsplit, wide):
+    @given(problem=problems(), split=st.sampled_from([0, 200]), wide=st.sampled_from([0, 528]))
+    def check(problem, split, wide):
         limits(
-            unsplit_tiles=unsplit,
+            split_rows_below=split,
+            split_columns_below=split,
             wide_blocks=wide,
             alone_columns=528 - wide,
-            skewed_rows=wide,
         )
         taken.add(problem.check(kernels))
 
@@ -184,8 +184,9 @@ SHAPES = [
 @pytest.mark.parametrize("dtype", [F16, F32, C64], ids=str)
 @pytest.mark.parametrize("sizes, scanned, path, vecs", SHAPES)
 @pytest.mark.parametrize("shifted", [False, True], ids=["plain", "shifted"])
-def test_every_path(kernels, dtype, sizes, scanned, path, vecs, shifted):
+def test_every_path(kernels, limits, dtype, sizes, scanned, path, vecs, shifted):
     """In both directions, with initial values in one of them. Without zeros, the first value reaches the last."""
+    limits(split_rows_below=0 if path == ROWS else 264, split_columns_below=0 if path == COLUMNS else 200)
     random = np.random.default_rng(0)
     for reverse in (False, True):
         problem = make(dtype, sizes, scanned, random, reverse, shifted, initial=reverse != shifted, zeros=False)
@@ -194,8 +195,9 @@ def test_every_path(kernels, dtype, sizes, scanned, path, vecs, shifted):
 
 @pytest.mark.parametrize("sizes, scanned, path, vecs", [s for s in SHAPES if len(s[0]) > 1])
 @pytest.mark.parametrize("varies", ["nowhere", "scanned", "others"])
-def test_broadcast_factors(kernels, sizes, scanned, path, vecs, varies):
+def test_broadcast_factors(kernels, limits, sizes, scanned, path, vecs, varies):
     """A factor for each row, for each position, and one factor."""
+    limits(split_rows_below=0 if path == ROWS else 264, split_columns_below=0 if path == COLUMNS else 200)
     random = np.random.default_rng(1)
     if varies == "nowhere":
         strides = [0] * len(sizes)
@@ -208,15 +210,15 @@ def test_broadcast_factors(kernels, sizes, scanned, path, vecs, varies):
         taken = problem.check(kernels)
         if varies == "others" and scanned == 0 and path == PACKED and sizes[0] % 4:
             vecs = False  # a vector holds parts of several rows, which have different factors
-        if varies == "scanned" and scanned == 0 and sizes[0] % 4:
-            vecs = False  # rows begin at other offsets in a vector than the factors
+        if varies == "scanned" and scanned == 0 and sizes[0] % 4 and path != ROWS:
+            vecs = False  # rows begin at other offsets in a vector than the factors, and may be split
         assert taken == (path, vecs)
 
 
 @pytest.mark.parametrize("dtype", [F16, F32, C64], ids=str)
 def test_rows_whose_inputs_begin_elsewhere_in_a_vector(kernels, limits, dtype):
     """Each input is cut out of its own vectors, or there is one factor."""
-    limits(skewed_rows=0)
+    limits(split_rows_below=0)
     random = np.random.default_rng(2)
     for length in (600, 2061, 4000):
         sizes = [length, 2]
@@ -244,9 +246,8 @@ def test_threads_scan_columns_alone(kernels, limits, dtype, length):
 
 
 @pytest.mark.parametrize("sizes, scanned", [([300_011], 0), ([2, 150_003], 1)])
-def test_look_back_over_groups(kernels, limits, sizes, scanned):
+def test_look_back_over_groups(kernels, sizes, scanned):
     """More than 256 tiles, so that tiles read tiles, runs and groups, in an order that matters."""
-    limits(unsplit_tiles=0)
     problem = make(C128, sizes, scanned, np.random.default_rng(0), initial=True, zeros=False)
     assert problem.check(kernels)[0] in (SPLIT_ROWS, SPLIT_COLUMNS)
 
@@ -260,7 +261,7 @@ def test_impatient_blocks_compute_the_same_bits(kernels, limits, sizes, scanned)
     problem.a.buffer[:] = random.uniform(0.9, 1, problem.a.buffer.shape)
     problem.b.buffer[:] = random.standard_normal(problem.b.buffer.shape)
     for patience in (2**17, 0):
-        limits(unsplit_tiles=0, patience=patience)
+        limits(patience=patience)
         problem.run(kernels)
         results.append(problem.out.view(problem.out.buffer).copy())
     np.testing.assert_array_equal(*results)

@@ -18,7 +18,6 @@ static Tuning tuning;
 extern "C" void set_limits(int64_t unsplit_threads, int64_t part_bytes) {
   tuning.unsplit_threads = unsplit_threads;
   tuning.part_bytes = part_bytes;
-  tuning.launch_units = 0;
 }
 
 // Launches a plan. Returns an error, or -1 if a kernel wrote past its workspace or its shared
@@ -36,16 +35,15 @@ extern "C" int run_forward(const int64_t* given) {
   return launched(plan_forward(make_problem(given), tuning));
 }
 
-extern "C" int run_backward(const int64_t* given, int64_t sms) {
+extern "C" int run_backward(const int64_t* given) {
   const Problem problem = make_problem(given);
   const Gradients gradients = make_gradients(given);
-  return launched(plan_backward(problem, gradients, Device{static_cast<int>(sms)}, tuning));
+  return launched(plan_backward(problem, gradients, tuning));
 }
 
 // The numbers of parts of gradients.
-extern "C" void parts(const int64_t* given, int64_t sms, int64_t* rows, int64_t* blocks) {
-  const BackwardPlan plan =
-      plan_backward(make_problem(given), {}, Device{static_cast<int>(sms)}, tuning);
+extern "C" void parts(const int64_t* given, int64_t* rows, int64_t* blocks) {
+  const BackwardPlan plan = plan_backward(make_problem(given), {}, tuning);
   *rows = plan.rows();
   *blocks = plan.parts();
 }

@@ -152,14 +152,12 @@ class Case:
         assert kernels.run_forward(ctypes.c_void_p(given.ctypes.data)) == 0
         return out.found(), last
 
-    def backward(self, kernels, dout, dlast, sms=1) -> dict:
+    def backward(self, kernels, dout, dlast) -> dict:
         batch, channels, length, states = self.sizes
         numbers = self.numbers(None, None)
         given = np.array(numbers, np.int64)
         of_batch, parts = ctypes.c_int64(), ctypes.c_int64()
-        kernels.parts(
-            ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms), ctypes.byref(of_batch), ctypes.byref(parts)
-        )
+        kernels.parts(ctypes.c_void_p(given.ctypes.data), ctypes.byref(of_batch), ctypes.byref(parts))
         of_batch, parts = of_batch.value, parts.value
         self.segments = of_batch // batch
         rows = {"A": (of_batch, channels, states), "D": (of_batch, channels), "bias": (of_batch, channels)}
@@ -175,7 +173,7 @@ class Case:
             *(found[k].ctypes.data for k in ("A", "D", "bias", "B", "C")),
         ]
         given = np.array(numbers, np.int64)
-        assert kernels.run_backward(ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms)) == 0
+        assert kernels.run_backward(ctypes.c_void_p(given.ctypes.data)) == 0
         for k, v in found.items():
             if isinstance(v, Sequence):
                 found[k] = v.found()
@@ -185,7 +183,7 @@ class Case:
                 found[k] = np.moveaxis(v.astype(np.float64).sum(2), 2, 3)
         return found
 
-    def check(self, kernels, sms=1, dlast=True, split=False, part_bytes=1 << 26):
+    def check(self, kernels, dlast=True, split=False, part_bytes=1 << 30):
         """Compares all results. If `split`, the length is split into segments of 32 positions."""
         kernels.set_limits(ctypes.c_int64(split << 40), ctypes.c_int64(part_bytes))
         batch, channels, length, states = self.sizes
@@ -206,7 +204,7 @@ class Case:
         dout = self.new()
         dout.view[...] = encode(self.dtype, random.standard_normal((batch, channels, length)))
         last_grad = random.standard_normal((batch, channels, states)).astype(self.wide.numpy) if dlast else None
-        found = self.backward(kernels, dout, last_grad, sms)
+        found = self.backward(kernels, dout, last_grad)
         assert self.segments == (-(length // -32) if split else 1)
         wide_last = np.zeros((batch, channels, states)) if last_grad is None else last_grad.astype(np.float64)
         want = reference(values, self.softplus, decode(self.dtype, dout.view), wide_last)
@@ -275,8 +273,8 @@ def test_many_segments(kernels):
 @pytest.mark.parametrize("states", [2, 16, 40, 256])
 def test_many_channels_share_a_block(kernels, states):
     """A block goes through several sets of channels, so their gradients are carried through memory."""
-    Case(F32, 2, 1100 // states + 300, 36, states).check(kernels)
-    Case(F32, 2, 1100 // states + 300, 36, states).check(kernels, split=True, part_bytes=1)
+    for split in (False, True):
+        Case(F32, 2, 1100 // states + 300, 36, states).check(kernels, split=split, part_bytes=1)
 
 
 def test_dtypes_of_matrices(kernels):

@@ -43,11 +43,11 @@ def recurrence(sizes, scanned, a_strides, a_offset=0) -> Given:
         ([33, 300], 0, [1, 0], 0, PACKED, 1, False),
         ([33, 300], 0, [1, 36], 0, PACKED, 1, False),
         ([2000, 3], 0, [1, 2000], 0, ROWS, 4, False),
-        ([2000, 3], 0, [1, 2001], 0, ROWS, 1, False),  # rows begin inside a vector
+        ([2000, 3], 0, [1, 2001], 0, SPLIT_ROWS, 1, False),  # rows begin inside a vector
         ([2000, 600], 0, [1, 2001], 0, ROWS, 4, False),  # and there are many
-        ([2000, 3], 0, [2, 4000], 0, ROWS, 1, False),
+        ([2000, 3], 0, [2, 4000], 0, SPLIT_ROWS, 1, False),
         ([2001, 3], 0, [1, 2001], 0, ROWS, 4, False),  # all begin at the same offset in a vector
-        ([2001, 3], 0, [1, 2001], 1, ROWS, 1, False),
+        ([2001, 3], 0, [1, 2001], 1, SPLIT_ROWS, 1, False),
         ([2001, 3], 0, [0, 1], 1, ROWS, 4, True),
         ([2000, 3], 0, [0, 1], 0, ROWS, 4, True),
         ([20000, 2], 0, [1, 0], 0, SPLIT_ROWS, 4, False),

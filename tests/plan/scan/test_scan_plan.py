@@ -242,8 +242,8 @@ def test_problems_beyond_the_limit_are_split_into_parts_that_fit(planner, proble
         ([1024, 32768], 1, FLOAT16, SPLIT_COLUMNS),
         ([32, 2**20], 1, FLOAT32, SPLIT_COLUMNS),
         ([1024, 4096, 16], 1, FLOAT32, COLUMNS),
-        ([2**13], 0, FLOAT32, ROWS),
-        ([2**14], 0, FLOAT32, SPLIT_ROWS),
+        ([2**12], 0, FLOAT32, ROWS),
+        ([2**13], 0, FLOAT32, SPLIT_ROWS),
     ],
 )
 def test_common_shapes_take_their_paths_in_vecs(planner, sizes, scanned, dtype, path):
@@ -321,7 +321,7 @@ def test_vectors_of_rows_need_not_be_aligned(planner, offsets, gap):
 
 
 @pytest.mark.parametrize(
-    "length, rows, in_vectors", [(6277, 339, True), (6277, 100, False), (500, 4096, False), (1000, 4096, True)]
+    "length, rows, in_vectors", [(6277, 264, True), (6277, 263, False), (500, 4096, False), (1000, 4096, True)]
 )
 def test_skewed_rows_are_read_in_vectors_if_they_are_long_and_many(planner, length, rows, in_vectors):
     for dtype in (FLOAT16, FLOAT32):

@@ -17,11 +17,10 @@ static Problem make(const int64_t* given) {
 }
 
 // Returns the plan as JSON, which the next call overwrites.
-extern "C" const char* plan(const int64_t* given, int64_t sms, int64_t is_backward) {
+extern "C" const char* plan(const int64_t* given, int64_t is_backward) {
   static std::string json;
   const Problem problem = make(given);
-  const Device device{static_cast<int>(sms)};
-  json = is_backward ? to_json(plan_backward(problem, {}, device)) : to_json(plan_forward(problem));
+  json = is_backward ? to_json(plan_backward(problem, {})) : to_json(plan_forward(problem));
   return json.c_str();
 }
 

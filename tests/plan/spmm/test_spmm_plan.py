@@ -141,7 +141,7 @@ def test_narrow_rows_without_index_are_read_in_tiles(planner, fields, access):
     "rows, entries, features, window, team",
     [
         (10, 5, 1, 512, 1),  # 2 KB
-        (2**18, 2**20, 1, 620, 1),  # enough tiles for 2112 blocks
+        (2**18, 2**20, 1, 2482, 1),  # enough tiles for 2112 warps
         (2**20, 2**24, 1, 4045, 2),  # 16 KB, and 8 entries for each thread
         (2**20, 2**24, 4, 1009, 2),
         (2**18, 2**24, 4, 1009, 8),  # all entries of a warp
@@ -198,9 +198,9 @@ def test_groups_have_the_threads_that_features_need(planner, features, lanes, ti
         (100_000, 100_000, 128, 94),  # enough windows for 2112 warps
         (500_000, 1_500_000, 128, 128),
         (500_000, 1_500_000, 64, 64),
-        (2_000_000, 60_000_000, 128, 2446),  # 25344 warps
-        (2_000_000, 60_000_000, 32, 611),  # with 4 groups each
-        (2_000_000, 60_000_000, 1, 76),
+        (2_000_000, 60_000_000, 128, 611),  # 101376 warps
+        (2_000_000, 60_000_000, 32, 152),  # with 4 groups each
+        (2_000_000, 60_000_000, 1, 64),
     ],
 )
 def test_windows_grow_with_the_matrix(planner, rows, entries, features, window):
