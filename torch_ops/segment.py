@@ -165,26 +165,6 @@ def _permuted(x: Tensor, perm: Tensor, inverse: Tensor) -> Tensor:
         return _ops.spmm.default(rows, perm, None, None, x, "sum", rows, inverse, inverse)
 
 
-def _grouped_product(src: Tensor, index: Tensor, ptr: Tensor, perm: Tensor, dim: int, reduce: str) -> Tensor:
-    """Reduces the slices of each bin: a product with the matrix that has a row for each bin and an entry for each slice."""
-    batch, features = src.shape[:dim], src.shape[dim + 1 :]
-    # torch.Size.numel() would make constants of symbolic sizes.
-    dense = src.reshape(math.prod(batch), src.shape[dim], math.prod(features))
-    columns = torch.arange(perm.shape[0] + 1, dtype=perm.dtype, device=perm.device)
-    places = _inverse(perm) if reduce in ("max", "min") else perm  # of a sum nothing reads them
-    transpose = columns, index.to(perm.dtype), places
-    with _without_autocast(src):
-        out = _ops.spmm.default(ptr, perm, None, None, dense, reduce, *transpose)
-    return out.reshape(*batch, ptr.shape[0] - 1, *features)
-
-
-def _as_arg(arg: Tensor, perm: Tensor) -> Tensor:
-    """Entry numbers of grouped entries as numbers of entries of the caller."""
-    # Bins without entries have entry -1, which becomes the first element. Indexing an empty tensor fails under torch.vmap.
-    numbers = torch.nn.functional.pad(perm, (1, 0), value=-1)
-    return _ops.index_select.default(numbers, 0, arg.flatten() + 1).reshape(arg.shape).long()
-
-
 @checks_types
 def scatter_reduce(
     src: Tensor,
@@ -231,16 +211,10 @@ def scatter_reduce(
         )
     if return_arg and reduce not in ("max", "min"):
         raise ValueError(f'scatter_reduce: return_arg needs reduce "max" or "min", got "{reduce}"')
-    ptr, perm = _ops.group_by.default(index, _bins(index, dim_size))
-    is_product = src.is_floating_point() and reduce in ("sum", "mean", "max", "min")
-    if is_product and not return_arg and not _is_batched(index):
-        return _grouped_product(src, index, ptr, perm, dim, reduce)
-    grouped = _ops.index_select.default(src.movedim(dim, 0), 0, perm)
+    bins = _bins(index, dim_size)
     if return_arg:
-        out, arg = _ops._segment_reduce_arg.default(grouped, ptr, reduce)
-        return out.movedim(0, dim).contiguous(), _as_arg(arg, perm).movedim(0, dim).contiguous()
-    out = _ops.segment_reduce.default(grouped, ptr, "prod" if reduce == "mul" else reduce)
-    return out.movedim(0, dim).contiguous()
+        return _ops._scatter_arg.default(src, dim, index, bins, reduce)
+    return _ops.scatter.default(src, dim, index, bins, "prod" if reduce == "mul" else reduce)
 
 
 @checks_types

@@ -1,22 +1,18 @@
-// gpuopt::index_select: the schema, and the kernels for CPU, Meta, autograd and vmap. Autocast has
-// no policy for it, as in ATen.
+// gpuopt::index_select: the schema, and the kernels for CPU, Meta and vmap. Its gradient is in
+// scatter/scatter_grad.cpp. Autocast has no policy for it, as in ATen.
 #include <ATen/ATen.h>
-#include <ATen/TensorSubclassLikeUtils.h>
 
 #include <array>
 #include <vector>
 
 #include "binding/aten.h"
-#include "binding/grad_node.h"
 #include "binding/vmap.h"
-#include "index_add/binding/index_add_ops.h"
 #include "index_select/index_select_check.h"
 #include "index_select/index_select_ops.h"
 
 namespace gpuopt::index_select {
 namespace {
 
-using namespace autograd_names;
 using Operand = VmapLevel::Operand;
 using at::Tensor;
 using c10::SymInt;
@@ -34,34 +30,6 @@ Tensor index_select_meta(const IndexSelect& op) {
   if (!sizes.empty()) sizes[dim] = op.index.sym_numel();
   return at::empty_symint(sizes, op.self.options());
 }
-
-// ---------------------------------------------------------------- derivatives
-
-// The gradient of a row is the sum of the gradients of its copies. Mode `deterministic` adds them
-// in a fixed order, half types in float32.
-struct IndexSelectBackward : GradNode {
-  explicit IndexSelectBackward(const IndexSelect& op)
-      : GradNode(op.self),
-        sizes_(op.self.sym_sizes().vec()),
-        dim_(op.dim),
-        index_(this, op.index) {}
-  std::string name() const override { return "GpuoptIndexSelectBackward"; }
-  void describe_state(NodeState& state) const override { state(sizes_, dim_); }
-
-  variable_list gradients(const Tensor& grad) override {
-    const Tensor index = index_.unpack();
-    Tensor zeros = grad.new_zeros_symint(sizes_);
-    // A write into new memory saves a copy of it. torch.func and tracing need the functional form.
-    const IndexAdd sum{zeros, dim_, index, grad, 1, "deterministic"};
-    if (at::areAnyTensorSubclassLike({grad, index})) return {call(sum)};
-    return {call(Inplace<IndexAdd>{sum, zeros})};
-  }
-
- private:
-  std::vector<c10::SymInt> sizes_;
-  int64_t dim_;
-  Saved index_;
-};
 
 // ---------------------------------------------------------------- vmap
 
@@ -93,8 +61,8 @@ Tensor index_select_vmap(const IndexSelect& op, const VmapLevel& level, const Sy
 }
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  register_op<IndexSelect, Cpu<index_select_cpu>, Meta<index_select_meta>, Vmap<index_select_vmap>,
-              Grad<IndexSelectBackward>>(m);
+  register_op<IndexSelect, Cpu<index_select_cpu>, Meta<index_select_meta>, Vmap<index_select_vmap>>(
+      m);
 }
 
 }  // namespace

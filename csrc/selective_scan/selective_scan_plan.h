@@ -28,7 +28,7 @@ struct Tuning {
   int64_t segment = 256;
   // A bound of memory: blocks of the backward kernel take turns with several sets of channels while
   // the gradients of B and C take more bytes than this. Segments make up for blocks that are gone.
-  int64_t part_bytes = 1 << 30;
+  int64_t part_bytes = 256 << 20;
 
   GPUOPT_DESCRIBE(wave_sms, unsplit_threads, segment, part_bytes)
 };

@@ -18,7 +18,7 @@ CSRC = (
     {"elementwise", "index_sort", "ladder", "matmul", "reduce", "rows", "triangle_count"},
     {"dot", "index_add", "scan", "segment", "selective_scan", "transpose", "upsample"},
     {"conv1d", "index_select"},
-    {"spmm"},
+    {"scatter", "spmm"},
     {"graph_attention"},
     {"override", "tuning"},
 )

@@ -1,0 +1,142 @@
+// Reductions of slices at an index that is in any order: the contract between bindings and kernels,
+// and the plan. Plain host C++.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/describe.h"
+#include "common/device.h"
+#include "common/export.h"
+#include "common/index.h"
+#include "common/index_reader.h"
+#include "common/launch_shape.h"
+#include "common/strided.h"
+
+namespace gpuopt::scatter {
+
+enum class Reduce : uint8_t { kSum, kMean, kMax, kMin };
+
+// out[b, bin] = reduce over the entries e with index[e] == bin: src[b, e]. Bins without entries
+// are 0.
+struct Problem {
+  const void* src = nullptr;  // [batches][entries][features], features side by side
+  Index index;                // [entries]
+  void* out = nullptr;        // [batches][bins][features], dense
+  // Of a maximum or minimum: its entry, the first of equal ones, or -1. Like out. May be null.
+  int64_t* arg = nullptr;
+  Reduce reduce = Reduce::kSum;
+  DType dtype = DType::kFloat32;  // float16 to float64
+  int64_t batches = 1;
+  int64_t entries = 0;
+  int64_t features = 1;
+  int64_t entry_stride = 0;  // in elements
+  int64_t batch_stride = 0;
+};
+
+constexpr int kThreads = 512;
+constexpr int kWarps = kThreads / 32;
+constexpr int kMaxRows = kThreads;  // bins of a block
+constexpr int kMaxEntries = 8192;
+constexpr int kLoads = kMaxEntries / kThreads;  // entries of the index that a thread loads
+constexpr int kMinBlocks = 2;                   // of an SM, which limits the registers of a thread
+constexpr int kUnroll = 4;                      // slices that a thread has in flight
+// A thread reads this many slices of a bin. All threads of a block share a longer bin.
+constexpr uint32_t kMostSlices = 16;
+
+struct Args {
+  const void* src = nullptr;
+  void* out = nullptr;
+  int64_t* arg = nullptr;
+  Index index;
+  uint32_t entries = 0;
+  uint32_t warp_entries = 0;  // that a warp of a block looks at
+  uint32_t rows = 0;          // bins of a block
+  uint32_t lanes = 0;         // threads side by side in a slice
+  uint32_t shares = 0;        // threads of a warp that share the slices of a bin
+  uint32_t tiles = 0;         // blocks side by side in a slice
+  uint32_t row_blocks = 0;    // blocks that share the bins
+  bool is_mean = false, is_min = false;
+  int64_t features = 0;
+  int64_t entry_stride = 0, batch_stride = 0;
+};
+
+struct Plan {
+  DType dtype;
+  bool in_vecs = false;  // slices are read in 16-byte vectors, else value by value
+  bool is_extremum = false;
+  Args args;
+  LaunchShape shape;
+};
+
+// Bytes of shared memory for the entries that warps list, and later for a state of each thread.
+GPUOPT_HOST_DEVICE constexpr uint32_t listed_bytes(uint32_t warp_entries) {
+  constexpr uint32_t kStates = kThreads * 80;  // 8 values, their entries and a flag, at most
+  const uint32_t bytes = warp_entries * kWarps * sizeof(uint32_t);
+  return bytes > kStates ? bytes : kStates;
+}
+
+// Each block reads the whole index and reduces the entries of its bins. So the index is read as
+// often as there are blocks. Two launches, which fill `out` and add to it, take about 3.5 us (H200);
+// reading so many entries takes as long.
+constexpr int64_t kMaxReads = int64_t{1} << 22;
+
+inline Plan plan(const Problem& problem, const Device& device) {
+  const auto size = static_cast<int64_t>(size_of(problem.dtype));
+  const int64_t vec = kAccessBytes / size;
+  Plan plan{problem.dtype};
+  plan.in_vecs = is_aligned(problem.src, kAccessBytes) && is_aligned(problem.out, kAccessBytes) &&
+                 problem.features % vec == 0 && problem.entry_stride % vec == 0 &&
+                 problem.batch_stride % vec == 0;
+  plan.is_extremum = problem.reduce == Reduce::kMax || problem.reduce == Reduce::kMin;
+  const int64_t units = plan.in_vecs ? problem.features / vec : problem.features;
+  Args& args = plan.args;
+  args.src = problem.src;
+  args.out = problem.out;
+  args.arg = problem.arg;
+  args.index = problem.index;
+  args.entries = static_cast<uint32_t>(problem.entries);
+  args.warp_entries =
+      static_cast<uint32_t>(ceil_div<int64_t>(ceil_div<int64_t>(problem.entries, 32), kWarps)) * 32;
+  // Few bins have many slices each, so more blocks share the features, in sectors of 32 bytes.
+  const int64_t bins = problem.index.bins, wanted = int64_t{2} * device.sms;
+  int64_t lanes = std::min<int64_t>(32, pow2_ceil(units));
+  while (lanes > 2 && bins * problem.batches * ceil_div(units, lanes) < device.sms) lanes /= 2;
+  args.lanes = static_cast<uint32_t>(lanes);
+  args.tiles = static_cast<uint32_t>(ceil_div(units, lanes));
+  args.is_mean = problem.reduce == Reduce::kMean;
+  args.is_min = problem.reduce == Reduce::kMin;
+  args.features = problem.features;
+  args.entry_stride = problem.entry_stride;
+  args.batch_stride = problem.batch_stride;
+  const int64_t columns = args.tiles * problem.batches;
+  const int64_t rows = std::clamp<int64_t>(ceil_div(bins * columns, wanted), 1, kMaxRows);
+  args.rows = static_cast<uint32_t>(rows);
+  args.row_blocks = static_cast<uint32_t>(ceil_div(bins, rows));
+  args.shares = static_cast<uint32_t>(
+      std::clamp<int64_t>(kThreads / lanes / pow2_ceil(rows), 1, 32 / lanes));
+  plan.shape.blocks = static_cast<unsigned>(args.row_blocks * columns);
+  plan.shape.threads = kThreads;
+  plan.shape.shared_bytes =
+      listed_bytes(args.warp_entries) + args.warp_entries * kWarps * sizeof(uint16_t);
+  plan.shape.use_pdl = true;
+  return plan;
+}
+
+// Whether one launch is the way to reduce so few entries.
+inline bool is_small(const Problem& problem, const Device& device) {
+  if (problem.entries > kMaxEntries || problem.index.bins > kMaxReads ||
+      problem.batches > kMaxReads || problem.features > kMaxReads) {
+    return false;
+  }
+  const Args args = plan(problem, device).args;
+  const int64_t columns = args.tiles * problem.batches;
+  return columns <= kMaxReads && args.row_blocks * columns * problem.entries <= kMaxReads;
+}
+
+// An entry of the index out of range fails a device-side assertion.
+GPUOPT_EXPORT cudaError_t launch(const Plan& plan, cudaStream_t stream);
+
+}  // namespace gpuopt::scatter

@@ -1,0 +1,169 @@
+// The CUDA kernels of reductions at an index: one launch for few entries; else additions, or the
+// kernels of rows after a sort.
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+
+#include "binding/cuda_launch.h"
+#include "binding/plain.h"
+#include "binding/unfilled.h"
+#include "index_add/binding/index_add_ops.h"
+#include "rows/binding/rows_launch.h"
+#include "scatter/scatter.h"
+#include "scatter/scatter_check.h"
+#include "scatter/scatter_grouped.h"
+
+namespace gpuopt::scatter {
+namespace {
+
+using segment::is_extremum;
+
+// Slices as kernels read them: [batches][entries][features], with the features side by side.
+struct Slices {
+  Tensor tensor;
+  int64_t batches = 1, features = 1, entry_stride, batch_stride = 0;
+
+  Slices(const Tensor& src, int64_t dim) : tensor(src) {
+    bool is_dense = true;
+    for (int64_t d = src.dim() - 1; d > dim; --d) {
+      is_dense = is_dense && (src.size(d) == 1 || src.stride(d) == features);
+      features *= src.size(d);
+    }
+    for (int64_t d = dim - 1; d >= 0; --d) {
+      if (src.size(d) == 1) continue;
+      if (batches == 1) batch_stride = src.stride(d);
+      is_dense = is_dense && src.stride(d) == batch_stride * batches;
+      batches *= src.size(d);
+    }
+    entry_stride = src.stride(dim);
+    if (is_dense) return;
+    tensor = src.contiguous();
+    entry_stride = features;
+    batch_stride = src.size(dim) * features;
+  }
+};
+
+Tensor empty_bins(const Scatter& op, int64_t dim, at::ScalarType dtype) {
+  at::DimVector sizes(op.src.sizes());
+  sizes[dim] = op.bins.expect_int();
+  return unfilled(sizes, op.src.options().dtype(dtype));
+}
+
+std::optional<Plan> small_plan(const char* name, const Scatter& op, const Call& call,
+                               const Slices& slices, const Tensor& out, const Tensor& arg) {
+  if (call.reduce == rows::Reduce::kProd) return std::nullopt;
+  Problem problem;
+  problem.src = slices.tensor.const_data_ptr();
+  problem.index = {op.index.const_data_ptr(), op.index.scalar_type() == at::kLong,
+                   op.index.stride(0), op.bins.expect_int()};
+  problem.out = out.mutable_data_ptr();
+  if (arg.defined()) problem.arg = arg.mutable_data_ptr<int64_t>();
+  problem.reduce = static_cast<Reduce>(call.reduce);
+  problem.dtype = to_dtype(name, op.src.scalar_type());
+  problem.batches = slices.batches;
+  problem.entries = op.index.numel();
+  problem.features = slices.features;
+  problem.entry_stride = slices.entry_stride;
+  problem.batch_stride = slices.batch_stride;
+  const Device device = current_device();
+  return is_small(problem, device) ? std::optional(plan(problem, device)) : std::nullopt;
+}
+
+// The entries are sorted by bin. Each result is then written once, in the order of its entries.
+void reduce_sorted(const char* name, const Scatter& op, const Call& checked, const Slices& slices,
+                   const Tensor& out, const Tensor& arg) {
+  const auto [ptr, perm] = call(segment::GroupBy{op.index, op.bins, std::nullopt});
+  const Tensor places = arg.defined() ? unfilled(arg.sizes(), ptr.options()) : Tensor();
+  rows::ReduceProblem problem;
+  problem.matrix = {ptr.const_data_ptr(),
+                    perm.const_data_ptr(),
+                    perm.const_data_ptr(),
+                    ptr.scalar_type() == at::kLong,
+                    op.bins.expect_int(),
+                    op.index.numel(),
+                    op.index.numel()};
+  problem.reduce = checked.reduce;
+  problem.dtype = to_dtype(name, op.src.scalar_type());
+  problem.batches = slices.batches;
+  problem.features = slices.features;
+  problem.dense = {const_cast<void*>(slices.tensor.const_data_ptr()), slices.entry_stride,
+                   slices.batch_stride};
+  problem.out = {out.mutable_data_ptr(), slices.features,
+                 op.bins.expect_int() * slices.features};
+  problem.empty = segment::empty_of(checked.reduce, std::nullopt);
+  if (arg.defined()) problem.arg = places.mutable_data_ptr();
+  rows::run(name, problem);
+  if (arg.defined()) arg.copy_(places);
+}
+
+// Additions in any order. Half types are added in float32.
+void add_up(const Scatter& op, const Call& checked, const Tensor& out) {
+  out.zero_();
+  at::Tensor written = out;
+  const auto add = [&](at::Tensor& to, const Tensor& slices, int64_t dim) {
+    call(Inplace<IndexAdd>{{to, dim, op.index, slices, 1, "accurate"}, to});
+  };
+  add(written, op.src, checked.dim);
+  if (checked.reduce != rows::Reduce::kMean) return;
+  Tensor counts = at::zeros({op.bins.expect_int()}, op.index.options().dtype(at::kLong));
+  add(counts, at::ones({1}, counts.options()).expand({op.index.numel()}), 0);
+  std::vector<int64_t> shape(static_cast<size_t>(out.dim() - checked.dim), 1);
+  shape[0] = -1;
+  written.div_(counts.clamp_min_(1).view(shape));
+}
+
+void reduce_to(const char* name, const Scatter& op, const Call& call, const Tensor& out,
+               const Tensor& arg) {
+  if (out.numel() == 0) return;
+  if (op.index.numel() == 0) {
+    out.fill_(segment::empty_of(call.reduce, std::nullopt));
+    if (arg.defined()) arg.fill_(-1);
+    return;
+  }
+  const Slices slices(op.src, call.dim);
+  if (const auto plan = small_plan(name, op, call, slices, out, arg)) {
+    check_launch(name, launch(*plan, c10::cuda::getCurrentCUDAStream()));
+    return;
+  }
+  // A mean in a half type would be rounded twice.
+  const bool may_add = call.reduce == rows::Reduce::kSum ||
+                       (call.reduce == rows::Reduce::kMean && op.src.element_size() > 2);
+  if (may_add && !at::globalContext().deterministicAlgorithms()) {
+    add_up(op, call, out);
+  } else {
+    reduce_sorted(name, op, call, slices, out, arg);
+  }
+}
+
+void check_cuda(const char* name, const Scatter& op) {
+  check_memory(name, {{"src", op.src}, {"index", op.index}});
+}
+
+Tensor on_cuda(const Scatter& op) {
+  const char* name = name_of<Scatter>();
+  const Call call = check(op);
+  check_cuda(name, op);
+  if (!segment::is_real_float(op.src)) return by_groups(op, call.dim);
+  const c10::cuda::CUDAGuard guard(op.src.device());
+  const Tensor out = empty_bins(op, call.dim, op.src.scalar_type());
+  reduce_to(name, op, call, out, Tensor());
+  return out;
+}
+
+TensorPair on_cuda(const ScatterArg& op) {
+  const char* name = name_of<ScatterArg>();
+  const Call call = check(op);
+  check_cuda(name, op.values());
+  if (!segment::is_real_float(op.src)) return by_groups(op, call.dim);
+  const c10::cuda::CUDAGuard guard(op.src.device());
+  const Tensor out = empty_bins(op.values(), call.dim, op.src.scalar_type());
+  const Tensor arg = empty_bins(op.values(), call.dim, at::kLong);
+  reduce_to(name, op.values(), call, out, arg);
+  return {out, arg};
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
+  Ops::for_each([&]<typename Op>() { impl<Op, KernelOf<Op>(on_cuda)>(m); });
+}
+
+}  // namespace
+}  // namespace gpuopt::scatter
