@@ -157,12 +157,12 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
                 static_cast<uint32_t>(under) >= static_cast<uint32_t>(args.grad_size)) {
               continue;
             }
-            const float* own =
+            const float* made_at =
                 made + (c * static_cast<uint32_t>(args.part_taps) + (k - tap_begin)) * row_pitch +
                 (under - first);
             for (uint32_t other = 0; other < splits; ++other) {
-              sum += own[ahead_of(other)];
-              own += Q * row_pitch;
+              sum += made_at[ahead_of(other)];
+              made_at += Q * row_pitch;
             }
           }
           if (tap_part + 1 < tap_parts) {

@@ -60,11 +60,11 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
       Unit unit;
       unit.exists = row < images && begin + position < grad_size;
       unit.at = row * args.in_channels * args.phases.row_pitch + position;
-      const T* const own =
+      const T* const grad_at =
           grad + (first_image + row) * args.grad_batch + (begin + position) * args.grad_stride;
 #pragma unroll
       for (uint32_t r = 0; r < kRows; ++r) {
-        unit.grads[r] = load_if(own + r * args.grad_channel, unit.exists && r < rows);
+        unit.grads[r] = load_if(grad_at + r * args.grad_channel, unit.exists && r < rows);
       }
       return unit;
     };
