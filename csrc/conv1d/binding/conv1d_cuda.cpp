@@ -193,9 +193,9 @@ TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
   impl<Conv1dAct, forward_cuda<true>>(m);
   impl<ConvTranspose1d, forward_cuda<true>>(m);
   impl<Conv1dBackward, backward_cuda<true>>(m);
-  impl<Conv1dOwn, forward_cuda<false>>(m);
-  impl<ConvTranspose1dOwn, forward_cuda<false>>(m);
-  impl<Conv1dBackwardOwn, backward_cuda<false>>(m);
+  impl<Conv1dByPath, forward_cuda<false>>(m);
+  impl<ConvTranspose1dByPath, forward_cuda<false>>(m);
+  impl<Conv1dBackwardByPath, backward_cuda<false>>(m);
   impl<CausalConv1dUpdate, causal_conv1d_update_cuda>(m);
 }
 

@@ -35,7 +35,7 @@ template <typename T>
 __device__ __forceinline__ void store_boxes(const float (&sums)[128],
                                             uint16_t (&boxes)[2][kGroupRows][64],
                                             const TensorMap& map, int row, int column, int group) {
-  const int own_row = static_cast<int>(threadIdx.x % 128 / 32) * 16;
+  const int warp_row = static_cast<int>(threadIdx.x % 128 / 32) * 16;
   const bool stores = threadIdx.x % 128 == 0;
 #pragma unroll
   for (int box = 0; box < kTileColumns / 64; ++box) {
@@ -43,7 +43,7 @@ __device__ __forceinline__ void store_boxes(const float (&sums)[128],
     sync_warps(1 + group, 128);  // the stores have read this box
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int r = own_row + fragment_row(half);
+      const int r = warp_row + fragment_row(half);
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const int first = 4 * (8 * box + j) + 2 * half;

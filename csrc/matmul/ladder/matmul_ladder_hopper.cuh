@@ -57,12 +57,12 @@ __device__ __forceinline__ void multiply_slice(float (&sums)[128], const Memory:
 template <typename T>
 __device__ __forceinline__ void store_sums(const float (&sums)[128], T* out, int m, int n, int row,
                                            int column) {
-  const int own_row = row + static_cast<int>(threadIdx.x % 128 / 32) * 16;
+  const int warp_row = row + static_cast<int>(threadIdx.x % 128 / 32) * 16;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int j = 0; j < kTileColumns / 8; ++j) {
-      store_pair(out, m, n, own_row + fragment_row(half), column + 8 * j + fragment_column(),
+      store_pair(out, m, n, warp_row + fragment_row(half), column + 8 * j + fragment_column(),
                  sums[4 * j + 2 * half], sums[4 * j + 2 * half + 1]);
     }
   }

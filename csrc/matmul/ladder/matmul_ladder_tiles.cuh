@@ -99,17 +99,17 @@ struct OutputBlock {
       float* const first = out + int64_t{row + kRows.at(i)} * n;
 #pragma unroll
       for (int j = 0; j < kColumns.count; j += kColumns.group) {
-        const int own = column + kColumns.at(j);
+        const int output_column = column + kColumns.at(j);
         if (whole) {
-          if (own >= n) continue;
+          if (output_column >= n) continue;
           Vec<float, 4> vec;
 #pragma unroll
           for (int q = 0; q < kColumns.group; ++q) vec.values[q] = sums[i][j + q];
-          store_whole(first + own, vec);
+          store_whole(first + output_column, vec);
         } else {
 #pragma unroll
           for (int q = 0; q < kColumns.group; ++q) {
-            if (own + q < n) first[own + q] = sums[i][j + q];
+            if (output_column + q < n) first[output_column + q] = sums[i][j + q];
           }
         }
       }
@@ -133,18 +133,18 @@ __device__ __forceinline__ void copy_tile(uint4* shared, const T* from, int64_t 
     const uint32_t q = threadIdx.x + i * kThreads;
     const int row = q / kVecs, vec = q % kVecs;
     const int left = row < rows_left ? max(0, min(N, columns_left - vec * N)) : 0;
-    const T* const own = from + row * pitch + vec * N;
+    const T* const source = from + row * pitch + vec * N;
     uint4* const to = shared + at(row, vec);
     if constexpr (kAligned) {
-      copy_async_if(to, reinterpret_cast<const uint4*>(own), left > 0);
+      copy_async_if(to, reinterpret_cast<const uint4*>(source), left > 0);
     } else if constexpr (sizeof(T) == 4) {
 #pragma unroll
-      for (int j = 0; j < N; ++j) copy_async_if(reinterpret_cast<T*>(to) + j, own + j, j < left);
+      for (int j = 0; j < N; ++j) copy_async_if(reinterpret_cast<T*>(to) + j, source + j, j < left);
     } else {
       Vec<T, N> values = {};
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        if (j < left) values.values[j] = own[j];
+        if (j < left) values.values[j] = source[j];
       }
       store_vec(reinterpret_cast<T*>(to), values);
     }
