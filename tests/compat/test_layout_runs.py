@@ -122,12 +122,12 @@ def test_a_layer_that_is_called_twice_has_one_layout(monkeypatch):
     assert model.conv._layout == Choice(False, False) and model.stays._layout == Choice(True, False)
 
 
-@pytest.mark.parametrize("own", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("by_gpuopt", [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("is_faster", [False, True])
-def test_the_operator_of_gpuopt_computes_where_it_was_the_faster_one(own, is_faster, measured):
-    measured.times = (FASTER if is_faster else SLOWER)._replace(own=own)
+def test_the_operator_of_gpuopt_computes_where_it_was_the_faster_one(by_gpuopt, is_faster, measured):
+    measured.times = (FASTER if is_faster else SLOWER)._replace(by_gpuopt=by_gpuopt)
     x = torch.randn(2, 4, 16)
-    assert convert(nn.Conv1d(4, 4, 3), x)._layout == Choice(is_faster, own[is_faster])
+    assert convert(nn.Conv1d(4, 4, 3), x)._layout == Choice(is_faster, by_gpuopt[is_faster])
 
 
 def test_the_cheapest_assignment_of_a_run():

@@ -127,11 +127,11 @@ class _Candidate:
         self.trial = trial
         self.visited = False
         self.channels_last: bool | None = None
-        self.own = (True, True)
+        self.by_gpuopt = (True, True)
         self.gives = False
 
     def choice(self) -> Choice:
-        contiguous, last = self.own
+        contiguous, last = self.by_gpuopt
         return Choice(self.channels_last, last if self.channels_last else contiguous, self.gives)
 
     def convolve(self, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -151,7 +151,7 @@ class _Candidate:
         problem = _problem(layer, signal, weight, bias)
         visit = Visit(self, trial.measured(problem), problem is not None and any(problem[-1]))
         if visit.times and self.channels_last is None:
-            self.channels_last, self.own = visit.times.may_be_faster(), visit.times.own
+            self.channels_last, self.by_gpuopt = visit.times.may_be_faster(), visit.times.by_gpuopt
         arrives, before = is_channels_last(signal), getattr(signal, "_gpuopt_layer", None)
         visit.arrived = arrives and not (before and before.gives)
         if before and arrives and before.gives and self.channels_last is False:
