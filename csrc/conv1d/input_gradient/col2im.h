@@ -109,7 +109,7 @@ struct Col2imPlan : PathPlan<Col2imArgs> {
                                   : smallest_of({8, 16, 32}, part_channels * part_taps);
     const int64_t positions =
         plan.matrices ? col2im_matrix_positions(plan.products / 16) : int64_t{kCol2imPositions};
-    const int64_t slack = plan.matrices ? kGradientQuad - 1 : 0, unit = plan.matrices ? 16 : 1;
+    const int64_t slack = plan.matrices ? kGradientQuad - 1 : 0, multiple = plan.matrices ? 16 : 1;
     const auto row_of = [&](int64_t splits) { return kCol2imWarps / splits * positions; };
     // Positions of the input whose taps all lie within a block's positions of the gradient.
     const auto tile_of = [&](int64_t splits) {
@@ -119,7 +119,7 @@ struct Col2imPlan : PathPlan<Col2imArgs> {
       return 2 * tile_of(splits) >= row_of(splits) * p.stride;
     };
     const auto channels_of = [&](int64_t splits) {
-      return ceil_div(ceil_div(p.to.channels, splits), unit) * unit;
+      return ceil_div(ceil_div(p.to.channels, splits), multiple) * multiple;
     };
     const auto tap_bytes_of = [&](int64_t splits) {
       return splits * tap_parts * plan.products * (plan.matrices ? 2 : 4);
@@ -147,10 +147,11 @@ struct Col2imPlan : PathPlan<Col2imArgs> {
     const int64_t added = tap_parts > 1 ? tile_iterations * every * 4 : 0;
     const int64_t free_bytes =
         std::min<int64_t>(device.shared_bytes, kCol2imSharedBytes) - kCol2imStatic - made - added;
-    const int64_t stage_channels = std::min(
-        channels_of(splits), std::min(kCol2imTapBytes, free_bytes) / tap_bytes / unit * unit);
+    const int64_t stage_channels =
+        std::min(channels_of(splits),
+                 std::min(kCol2imTapBytes, free_bytes) / tap_bytes / multiple * multiple);
     // Taps that do not fit are read again for each tile. Tiles must then be long.
-    if (stage_channels < unit ||
+    if (stage_channels < multiple ||
         (stage_channels < channels_of(splits) && row_of(splits) < 4 * plan.products)) {
       return {};
     }

@@ -26,10 +26,10 @@ __global__ void __launch_bounds__(kThreads)
                         (int64_t{group} * args.out_channels + channel) * args.grad_channel;
   C sums[kChannels * K] = {};
   const int64_t offset = int64_t{first_tap} * args.dilation - args.padding;
-  WeightUnit unit(args, int64_t{split} * kThreads + threadIdx.x,
-                  int64_t{args.splits.divisor} * kThreads);
-  for (; unit.left > 0; unit.move_on(args)) {
-    const int64_t image = unit.image, position = unit.position;
+  PositionCursor cursor(args, int64_t{split} * kThreads + threadIdx.x,
+                        int64_t{args.splits.divisor} * kThreads);
+  for (; cursor.left > 0; cursor.move_on(args)) {
+    const int64_t image = cursor.image, position = cursor.position;
     const T* const grads = grad + image * args.grad_batch + position * args.grad_stride;
     C grad_values[kChannels];
 #pragma unroll
@@ -82,9 +82,9 @@ __global__ void __launch_bounds__(kThreads)
                           (int64_t{group} * args.in_channels + in_channel) * args.from_channel;
     const T* const grad = static_cast<const T*>(args.grad) + channel * args.grad_channel;
     const int64_t offset = int64_t{first_tap} * args.dilation - args.padding;
-    WeightUnit unit(args, int64_t{split} * kRows + y, int64_t{args.splits.divisor} * kRows);
-    for (; unit.left > 0; unit.move_on(args)) {
-      const int64_t image = unit.image, position = unit.position;
+    PositionCursor cursor(args, int64_t{split} * kRows + y, int64_t{args.splits.divisor} * kRows);
+    for (; cursor.left > 0; cursor.move_on(args)) {
+      const int64_t image = cursor.image, position = cursor.position;
       const C grad_value = to_compute(grad[image * args.grad_batch + position * args.grad_stride]);
       C values[K];
       load_under(values, args, from + image * args.from_batch, position * args.step + offset,

@@ -58,12 +58,14 @@ struct Im2colPlan : PathPlan<Im2colArgs> {
       return {second_launch, sums * warps / 4 * per_sm, tiles * values * per_sm / 1e3,
               tiles * waves, tiles * tile * sums * waves};
     }
-    const int unit = 4 * im2col_steps(channels / 16);
-    const double units = std::ceil(args.units / (splits * (launch.threads / 32) * unit));
+    const int iteration_quads = 4 * im2col_steps(channels / 16);
+    const double iterations =
+        std::ceil(args.units / (splits * (launch.threads / 32) * iteration_quads));
     const double waves = waves_of(launch, device, im2col_blocks(true));
-    // Terms: second launch, sums per SM, loads by index, units in waves, multiply-adds in waves.
-    return {second_launch, sums * per_sm, units * products * per_sm, units * waves,
-            units * sums * waves};
+    // Terms: second launch, sums per SM, loads by index, iterations in waves, multiply-adds in
+    // waves.
+    return {second_launch, sums * per_sm, iterations * products * per_sm, iterations * waves,
+            iterations * sums * waves};
   }
 
  private:
