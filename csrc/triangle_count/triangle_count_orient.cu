@@ -35,21 +35,22 @@ __device__ __forceinline__ int64_t thread_index() {
 // A vertex has the degree of its entries, repeats included, as they all cost the same here. The
 // entries of a row are neighbours, and a thread adds them to its degree at once.
 __global__ __launch_bounds__(kThreads) void count_degrees(Edges edges, uint32_t* degrees) {
-  const int64_t begin = thread_index() * kRun, end = min(begin + kRun, edges.count);
+  const int64_t begin = thread_index() * kThreadEntries,
+                end = min(begin + kThreadEntries, edges.count);
   int64_t last = -1;
-  uint32_t run = 0;
+  uint32_t row_entries = 0;
   for (int64_t entry = begin; entry < end; ++entry) {
     const Ends ends = ends_of(edges, entry);
     if (!ends.is_edge) continue;
     atomicAdd(degrees + ends.target, 1u);
-    if (ends.source != last && run > 0) {
-      atomicAdd(degrees + last, run);
-      run = 0;
+    if (ends.source != last && row_entries > 0) {
+      atomicAdd(degrees + last, row_entries);
+      row_entries = 0;
     }
     last = ends.source;
-    ++run;
+    ++row_entries;
   }
-  if (run > 0) atomicAdd(degrees + last, run);
+  if (row_entries > 0) atomicAdd(degrees + last, row_entries);
 }
 
 __global__ __launch_bounds__(kThreads) void write_vertex_keys(const uint32_t* degrees,
@@ -116,7 +117,7 @@ __global__ __launch_bounds__(kThreads) void write_ptr(const uint64_t* keys, cons
 }  // namespace
 
 cudaError_t launch(const OrientPlan& plan, Workspace& workspace, cudaStream_t stream) {
-  const auto& [edges, graph, bits, degree_bits, of_runs, of_edges, of_vertices] = plan;
+  const auto& [edges, graph, bits, degree_bits, of_degrees, of_edges, of_vertices] = plan;
   const auto keys_of = [&](int64_t count) {
     return static_cast<uint64_t*>(workspace.allocate(sizeof(uint64_t) * count));
   };
@@ -130,7 +131,7 @@ cudaError_t launch(const OrientPlan& plan, Workspace& workspace, cudaStream_t st
   const auto then = [&](auto kernel, const LaunchShape& shape, const auto&... arguments) {
     if (error == cudaSuccess) error = launch_kernel(kernel, shape, stream, arguments...);
   };
-  then(count_degrees, of_runs, edges, degrees);
+  then(count_degrees, of_degrees, edges, degrees);
   then(write_vertex_keys, of_vertices, degrees, edges.vertices, bits, by_degree[0]);
   if (error != cudaSuccess) return error;
   error = sort_keys(by_degree, edges.vertices, bits + degree_bits, workspace, stream);
