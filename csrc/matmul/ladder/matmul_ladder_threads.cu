@@ -57,7 +57,7 @@ __device__ void multiply_outputs(const Floats& x) {
   __shared__ float as[kSlice][kTile + 1], bs[kSlice][kTile];
   const Tile tile = tile_of<kTile, kTile>(blockIdx.x, x.n);
   const int thread = threadIdx.x;
-  const int row = thread / kAcross * kRows.group, column = thread % kAcross * kColumns.group;
+  const int row = thread / kAcross * kRows.vec, column = thread % kAcross * kColumns.vec;
   OutputBlock<kRows, kColumns> block;
   for (int k0 = 0; k0 < x.k; k0 += kSlice) {
 #pragma unroll

@@ -45,24 +45,24 @@ inline unsigned tiles_of(const LadderProblem& p, int rows, int columns) {
   return static_cast<unsigned>(int64_t{ceil_div(p.m, rows)} * ceil_div(p.n, columns));
 }
 
-// Indices of a thread's rows or columns: `count` of them, in groups of neighbours that lie `step`
+// Indices of a thread's rows or columns: `count` of them, in vectors of neighbours that lie `step`
 // apart.
 struct Spread {
-  int count, group, step;
-  __host__ __device__ constexpr int at(int i) const { return i / group * step + i % group; }
+  int count, vec, step;
+  __host__ __device__ constexpr int at(int i) const { return i / vec * step + i % vec; }
 };
 
-// Reads values of shared memory, by vectors if groups are vectors.
+// Reads values of shared memory, by vectors of 16 bytes if they fit.
 template <Spread kSpread>
 __device__ __forceinline__ void load_values(float (&values)[kSpread.count], const float* shared) {
 #pragma unroll
-  for (int i = 0; i < kSpread.count; i += kSpread.group) {
-    if constexpr (kSpread.group == 4) {
+  for (int i = 0; i < kSpread.count; i += kSpread.vec) {
+    if constexpr (kSpread.vec == 4) {
       *reinterpret_cast<float4*>(values + i) =
           *reinterpret_cast<const float4*>(shared + kSpread.at(i));
     } else {
 #pragma unroll
-      for (int j = 0; j < kSpread.group; ++j) values[i + j] = shared[kSpread.at(i + j)];
+      for (int j = 0; j < kSpread.vec; ++j) values[i + j] = shared[kSpread.at(i + j)];
     }
   }
 }
@@ -98,17 +98,17 @@ struct OutputBlock {
       if (row + kRows.at(i) >= m) continue;
       float* const first = out + int64_t{row + kRows.at(i)} * n;
 #pragma unroll
-      for (int j = 0; j < kColumns.count; j += kColumns.group) {
+      for (int j = 0; j < kColumns.count; j += kColumns.vec) {
         const int output_column = column + kColumns.at(j);
         if (whole) {
           if (output_column >= n) continue;
           Vec<float, 4> vec;
 #pragma unroll
-          for (int q = 0; q < kColumns.group; ++q) vec.values[q] = sums[i][j + q];
+          for (int q = 0; q < kColumns.vec; ++q) vec.values[q] = sums[i][j + q];
           store_whole(first + output_column, vec);
         } else {
 #pragma unroll
-          for (int q = 0; q < kColumns.group; ++q) {
+          for (int q = 0; q < kColumns.vec; ++q) {
             if (output_column + q < n) first[output_column + q] = sums[i][j + q];
           }
         }

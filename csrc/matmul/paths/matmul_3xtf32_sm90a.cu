@@ -12,7 +12,7 @@ namespace gpuopt::matmul {
 namespace {
 
 // [three_tf32_wgmma]
-// Warp 0 copies, warps 1 to 3 split B, and two groups of four warps split their rows of A and
+// Warp 0 copies, warps 1 to 3 split B, and two warpgroups split their rows of A and
 // multiply.
 constexpr int kTile = kTileSize, kSlice = kSliceK, kRawStages = 4, kPartStages = 2;
 constexpr int kSplitters = 3 * 32, kMultipliers = 8, kThreads = 384;
@@ -121,7 +121,8 @@ __device__ __forceinline__ void load_a(uint32_t (&words)[4], const Memory::Raw& 
   }
 }
 
-// Sums leave the tensor cores after every slice. While one group adds them, the other multiplies.
+// Sums leave the tensor cores after every slice. While one warpgroup adds them, the other
+// multiplies.
 template <bool kARows>
 __device__ __forceinline__ void multiply_slices(float (&sums)[1][kTile / 8][4], Memory& memory,
                                                 int row, int slices) {
