@@ -46,7 +46,7 @@ class SmallDraw(problems.Draw):
 
 
 def has_addresses(a: object) -> bool:
-    """Whether it is a tensor that can be written: each element has an address of its own."""
+    """Whether it is a tensor that can be written: no two elements share an address."""
     return isinstance(a, torch.Tensor) and all(s != 0 for n, s in zip(a.shape, a.stride()) if n > 1)
 
 

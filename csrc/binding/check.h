@@ -120,7 +120,7 @@ inline void check_broadcast(const char* op, std::initializer_list<NamedTensor> a
   }
 }
 
-// Checks a tensor that an operator writes to. Every element must have an address of its own, and no
+// Checks a tensor that an operator writes to. No two elements may share an address, and no
 // input may overlap it in part. An input with exactly the same elements is fine: that is an
 // in-place call.
 inline void check_writable(const char* op, NamedTensor written,

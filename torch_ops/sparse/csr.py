@@ -338,7 +338,7 @@ class CSR:
     def t(self) -> CSR:
         """The transpose, which shares all tensors. The first call sorts, later calls cost nothing."""
         if self._other is None and not is_eager():
-            # A matrix of its own, so that nothing of a trace stays in this one.
+            # A separate matrix, so that nothing of a trace stays in this one.
             pair = Pair(self._side, transposed(self._side, self._columns))
             return CSR._of(pair, True, self.shape[0], self._values)
         rows = self.shape[0]
