@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   launch_dependents();
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, threads = blockDim.x;
   uint32_t group = blockIdx.x;
-  const uint32_t first_unit = args.unit_blocks.divmod(group);
+  const uint32_t first_tile = args.tile_blocks.divmod(group);
   const uint32_t part = args.parts.divmod(group);
   const uint32_t first_channel = part * kChannels;
   const uint32_t channels = min(kChannels, args.out_channels - first_channel);
@@ -144,15 +144,15 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   const uint32_t last_masks[2] = {valid(0), valid(8)};
 
 #pragma unroll 1
-  for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
-    uint32_t image = unit;
-    const int32_t begin = static_cast<int32_t>(args.tiles.divmod(image)) * positions;
-    if (unit != first_unit) __syncthreads();  // the previous tile is stored
+  for (uint32_t tile = first_tile; tile < args.all_tiles; tile += args.tile_blocks.divisor) {
+    uint32_t image = tile;
+    const int32_t begin = static_cast<int32_t>(args.row_tiles.divmod(image)) * positions;
+    if (tile != first_tile) __syncthreads();  // the previous tile is stored
     // Load inputs and, once, taps.
     copy(static_cast<const T*>(args.from) + image * args.from_batch +
              int64_t{group} * args.in_channels * args.from_channel,
          begin * args.step - args.padding);
-    if (unit == first_unit) {
+    if (tile == first_tile) {
       switch (args.tap_values) {
         case 8:
           copy_taps(uint4{});

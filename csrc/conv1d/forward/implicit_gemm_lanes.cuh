@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   launch_dependents();
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, threads = blockDim.x;
   uint32_t group = blockIdx.x;
-  const uint32_t first_unit = args.unit_blocks.divmod(group);
+  const uint32_t first_tile = args.tile_blocks.divmod(group);
   const uint32_t part = args.parts.divmod(group);
   const uint32_t block_channels = args.channel_warps.divisor * M;
   const uint32_t first_channel = part * block_channels;
@@ -52,10 +52,10 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (uint32_t i = threadIdx.x; i < products; i += threads) offsets[i] = args.phases.offset_of(i);
 
 #pragma unroll 1
-  for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
-    uint32_t image = unit;
-    const int32_t begin = static_cast<int32_t>(args.tiles.divmod(image)) * args.positions;
-    if (unit != first_unit) __syncthreads();  // the previous tile is read
+  for (uint32_t tile = first_tile; tile < args.all_tiles; tile += args.tile_blocks.divisor) {
+    uint32_t image = tile;
+    const int32_t begin = static_cast<int32_t>(args.row_tiles.divmod(image)) * args.positions;
+    if (tile != first_tile) __syncthreads();  // the previous tile is read
     // Load inputs.
     const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
                           int64_t{group} * args.in_channels * args.from_channel;

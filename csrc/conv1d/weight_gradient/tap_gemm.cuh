@@ -29,11 +29,11 @@ __global__ void __launch_bounds__(32 * kTapSumWarps, tap_sum_blocks(kRows))
   const uint32_t stage_pitch = (kTapGemmPositions + args.tile_rows) * kPitch;
   grid_dependency_wait();
 
-  // Starts copying a unit: the gradient, then the inputs under it.
-  const auto copy_unit = [&](uint32_t unit, uint32_t stage) {
-    if (unit < args.units) {
-      uint32_t image = unit;
-      const uint32_t first = args.chunks.divmod(image) * kTapGemmPositions;
+  // Starts copying a chunk: the gradient, then the inputs under it.
+  const auto copy_chunk = [&](uint32_t chunk, uint32_t stage) {
+    if (chunk < args.all_chunks) {
+      uint32_t image = chunk;
+      const uint32_t first = args.row_chunks.divmod(image) * kTapGemmPositions;
       const int64_t signal = int64_t{image} * args.groups.divisor + group;
       uint4* const to = shared + stage * stage_pitch;
       const auto copy = [&](uint4* rows, const void* from, int64_t first_row, uint32_t vecs) {
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(32 * kTapSumWarps, tap_sum_blocks(kRows))
   };
   const uint32_t apart = args.splits.divisor;
 #pragma unroll
-  for (uint32_t i = 0; i + 1 < kTapGemmStages; ++i) copy_unit(split + i * apart, i);
+  for (uint32_t i = 0; i + 1 < kTapGemmStages; ++i) copy_chunk(split + i * apart, i);
 
   // Multiply.
   float sums[kRows][2 * kRows][4] = {};
@@ -61,14 +61,15 @@ __global__ void __launch_bounds__(32 * kTapSumWarps, tap_sum_blocks(kRows))
       (kTapGemmPositions + lane % 16 * step + warp * dilation) * kPitch + lane / 16;
   uint32_t stage = 0;
 #pragma unroll 1
-  for (uint32_t unit = split; unit < args.units; unit += apart) {
+  for (uint32_t chunk = split; chunk < args.all_chunks; chunk += apart) {
     wait_for_copy_groups<kTapGemmStages - 2>();
     __syncthreads();
-    copy_unit(unit + (kTapGemmStages - 1) * apart, stage == 0 ? kTapGemmStages - 1 : stage - 1);
+    copy_chunk(chunk + (kTapGemmStages - 1) * apart, stage == 0 ? kTapGemmStages - 1 : stage - 1);
     const uint4* const tile = shared + stage * stage_pitch;
     stage = stage + 1 == kTapGemmStages ? 0 : stage + 1;
     if (!has_tap) continue;
-    const uint32_t first = (unit - args.chunks.div(unit) * args.chunks.divisor) * kTapGemmPositions;
+    const uint32_t first =
+        (chunk - args.row_chunks.div(chunk) * args.row_chunks.divisor) * kTapGemmPositions;
     const int32_t left = args.grad_size - static_cast<int32_t>(first);
 #pragma unroll 1
     for (int32_t position = 0; position < min(left, kTapGemmPositions); position += 16) {
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(32 * kTapSumWarps, tap_sum_blocks(kRows))
   float* const made = reinterpret_cast<float*>(shared);
 #pragma unroll
   for (int m = 0; m < kRows; ++m) {
-    __syncthreads();  // the last unit, or other channels, are read
+    __syncthreads();  // the last chunk, or other channels, are read
 #pragma unroll
     for (int i = 0; i < 8 * kRows; ++i) {
       const uint32_t o = i / 2 % 2 * 8 + lane / 4, c = i / 4 * 8 + 2 * (lane % 4) + i % 2;
