@@ -3,7 +3,7 @@
 1. In the first pass every layer is measured, and computes channels last if two conversions could make it worth it. Each layer notes
    whether its input arrived channels last, and in training, how the gradient of its result arrived. ``chunk``, for example, returns a
    contiguous gradient.
-2. After each pass, layers leave their runs (runs.py). The passes end when no layer changed.
+2. After each pass, layers leave their chains (chains.py). The passes end when no layer changed.
 
 A residual connection adds in the layout of its first operand. A layer whose very result the next layer converts therefore converts it
 itself. It ``gives`` channels last.
@@ -21,9 +21,9 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
 from torch_ops._tracing import is_eager
+from torch_ops.layout.chains import Visit, choose
 from torch_ops.layout.convolution import Choice, Layer, Times, is_channels_last, measure
 from torch_ops.layout.modules import LAYERS, store_weight
-from torch_ops.layout.runs import Visit, choose
 
 __all__ = ["FirstCall", "choose_layouts"]
 
