@@ -1,7 +1,8 @@
 """Checks the prose of the repository: python -m tools.words [paths].
 
 Looks at Markdown, and at the comments and docstrings of Python, C++ and CUDA sources. It reports words that the field does not use,
-sentences of more than 40 words in Markdown, and pages that have grown too long. Code in Markdown is left out.
+sentences of more than 40 words in Markdown, and pages that have grown too long. Code in Markdown is left out. In sources it also
+reports identifiers with a word that says nothing of what they name.
 """
 
 from __future__ import annotations
@@ -45,6 +46,15 @@ WORDS = [
 # Only in files whose path matches the first part.
 WORDS_OF = [(r"^(?!.*ladder).*conv1d", r"(?<!ladder )(?<!Ladder )steps?", "stride")]
 
+# Words of identifiers.
+NAMES = {"own": "what it is: a row, a plan, the size of a rank"}
+NAMES_IN = ("csrc", "torch_ops", "benchmarks")
+# Their identifiers still have such words.
+NAMES_LEFT = (
+    "csrc/dot/", "csrc/elementwise/", "csrc/index_add/", "csrc/index_sort/", "csrc/reduce/", "csrc/scan/", "csrc/selective_scan/",
+    "csrc/transpose/", "benchmarks/random/limits.py",
+)  # fmt: skip
+
 
 def _python(text: str) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -74,6 +84,32 @@ def _markdown(text: str) -> Iterator[tuple[int, str]]:
 
 
 READERS = {".py": _python, ".md": _markdown} | dict.fromkeys((".h", ".cuh", ".cu", ".cpp"), _native)
+
+
+def _python_names(text: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME:
+            yield token.start[0], token.string
+
+
+def _native_names(text: str) -> Iterator[tuple[int, str]]:
+    for i, line in enumerate(text.split("\n"), 1):
+        code = re.sub(r'"(\\.|[^"\\])*"|/\*.*?\*/', " ", line).partition("//")[0]
+        for name in re.findall(r"\b[A-Za-z_]\w*", code):
+            yield i, name
+
+
+def names(path: Path, text: str) -> Iterator[tuple[int, str]]:
+    """The identifiers of a source whose words are checked, with their lines."""
+    name = str(path.relative_to(ROOT))
+    if path.suffix == ".md" or not name.startswith(NAMES_IN) or name.startswith(NAMES_LEFT):
+        return
+    yield from (_python_names if path.suffix == ".py" else _native_names)(text)
+
+
+def words_of(identifier: str) -> set[str]:
+    """kOwnRows and own_rows are made of the words own, rows."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", identifier)}
 
 
 def sentences(text: str) -> Iterator[tuple[int, str]]:
@@ -106,6 +142,8 @@ def faults(path: Path) -> list[str]:
         for word, say in rules:
             for match in re.finditer(rf"\b({word})\b", prose, re.IGNORECASE):
                 found.append((line, f'"{match[0]}": {say}'))
+    for line, identifier in names(path, text):
+        found += [(line, f'"{identifier}": {NAMES[word]}') for word in words_of(identifier) & NAMES.keys()]
     if path.suffix == ".md":
         for line, sentence in sentences(text):
             if len(sentence.split()) > MOST_WORDS:

@@ -10,7 +10,7 @@ __all__ = ["is_eager"]
 def is_eager() -> bool:
     """Whether operators run one by one on real tensors, so that something may be measured, or computed once and kept.
 
-    A trace and a transform of torch.func have tensors of their own. A CUDA graph replays its kernels after their inputs were
+    A trace and a transform of torch.func have separate tensors. A CUDA graph replays its kernels after their inputs were
     overwritten, and nothing may wait for the GPU while it is recorded.
     """
     return not (

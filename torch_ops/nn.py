@@ -140,10 +140,10 @@ class Upsample(UpsampleNearest2d):
         torch.nn.Upsample.__init__(self, size, scale_factor, mode, align_corners, recompute_scale_factor)
 
     def forward(self, input: Tensor) -> Tensor:
-        is_own = (
+        is_supported = (
             not isinstance(input, torch.fx.Proxy) and input.dim() == 4 and self.mode in ("nearest", "nearest-exact")
         )
-        return super().forward(input) if is_own else torch.nn.Upsample.forward(self, input)
+        return super().forward(input) if is_supported else torch.nn.Upsample.forward(self, input)
 
 
 def _are_integers(size: object) -> bool:

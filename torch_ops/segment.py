@@ -90,7 +90,7 @@ def segment_softmax(src: Tensor, offsets: Tensor) -> Tensor:
     softmax", 2018).
 
     Args:
-        src: Entries of shape (entries, ...), float16, bfloat16, float32 or float64. Every feature has a softmax of its own.
+        src: Entries of shape (entries, ...), float16, bfloat16, float32 or float64. Every feature has a separate softmax.
         offsets: Where segments begin, of shape (segments + 1,) and dtype int32 or int64.
 
     Returns:

@@ -39,7 +39,7 @@ def spmm(csr: CSR, dense: Tensor, reduce: Reduce = "sum", *, values: Tensor | No
     Args:
         csr: sparse matrix (M, K). Without values, all its entries are 1.
         dense: (K), (K, N) or (..., K, N) of any strides: float16, bfloat16, float32 or float64. With values (entries, heads) it
-            is (..., K, heads, N): each head has its own values. It is read without a copy if the innermost dimension has no
+            is (..., K, heads, N): each head has different values. It is read without a copy if the innermost dimension has no
             gaps.
         reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A mean divides by the number of entries, whatever their values.
             Of equal maxima the first counts, in the order of ``csr.index``. NaN is the greatest and the least.

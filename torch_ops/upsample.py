@@ -123,7 +123,7 @@ def upsample_nearest2d_backward(
     """The gradient of :func:`upsample_nearest2d`: each input pixel gets the sum over its copies in the output.
 
     The semantics are ``aten::upsample_nearest2d_backward``. On CUDA the result is the exact adjoint of the forward. ATen's CUDA
-    kernel finds the copies by a formula of its own. It drops or shifts gradients where scales contradict the sizes, or where a
+    kernel finds the copies by another formula. It drops or shifts gradients where scales contradict the sizes, or where a
     source index is rounded across a border.
 
     CPU tensors fall back to ATen. ATen's forward computes the indices of float64 images in more digits than its backward. With

@@ -5,7 +5,7 @@
     python -m benchmarks distributed --cpu            small tensors in 1 and 2 processes with gloo, which says nothing about GPUs
 
 Writes distributed.json into benchmarks/results/<gpu>/, or into benchmarks/results/cpu/. The work of a rank is the same for any number of
-ranks, except of one case, whose sequence is divided. Each number of ranks runs in processes of its own.
+ranks, except of one case, whose sequence is divided. Each number of ranks runs in separate processes.
 """
 
 from __future__ import annotations

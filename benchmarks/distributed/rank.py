@@ -59,9 +59,9 @@ def run(rank: int, ranks: int, kind: str, settings: dict[str, Any], folder: str)
     rows = []
     for case in CASES:
         torch.manual_seed(rank)
-        own = measured(case, Maker(mesh, settings["size"], DTYPES[kind]), settings["repeats"], clock)
+        of_rank = measured(case, Maker(mesh, settings["size"], DTYPES[kind]), settings["repeats"], clock)
         each: list[Any] = [None] * ranks
-        dist.all_gather_object(each, own)
+        dist.all_gather_object(each, of_rank)
         rows.append({"case": case.name, "device": kind, "ranks": ranks, "each": each})
     if rank == 0:
         (Path(folder) / "rows.json").write_text(json.dumps(rows))

@@ -9,7 +9,7 @@ TIMES = {"forward_s": "forward", "training_s": "forward and backward"}
 
 
 def slowest(row: dict, name: str) -> float:
-    return max(own[name] for own in row["each"])
+    return max(of_rank[name] for of_rank in row["each"])
 
 
 def _of(result: dict, case: Case) -> dict[int, dict]:

@@ -1,4 +1,4 @@
-"""Measurements over several numbers of ranks: the GPUs of one host, or processes on the CPU. Each number runs in processes of its own."""
+"""Measurements over several numbers of ranks: the GPUs of one host, or processes on the CPU. Each number runs in separate processes."""
 
 from __future__ import annotations
 

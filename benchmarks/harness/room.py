@@ -45,7 +45,7 @@ class Call:
             written and not read).
         cupy: the name of the CuPy function that computes the same, if there is one.
         limit: a function of the dtype and of ATen's error. A contender with a larger error is wrong.
-        own_limit: the limit for gpuopt, where it promises more than its peers.
+        gpuopt_limit: the limit for gpuopt, where it promises more than its peers.
         has_aten: False if ``aten`` is only a specification, too slow to be timed.
         reads: gives the tensors whose elements must be read, if these are not all elements of every operand.
     """
@@ -56,7 +56,7 @@ class Call:
     kind: str = "new"
     cupy: str | None = None
     limit: Callable[[torch.dtype, float | None], float] = error_limit
-    own_limit: Callable[[torch.dtype, float | None], float] | None = None
+    gpuopt_limit: Callable[[torch.dtype, float | None], float] | None = None
     has_aten: bool = True
     reads: Callable[..., tuple] | None = None
 
@@ -185,7 +185,7 @@ def _check(case: Case, call: Call, ready: dict[str, Callable], entries: dict[str
             entries[name].update(status="failed", reason=reason(error))
     for name in ready:
         error = entries[name].get("error")
-        limit = call.own_limit if name == OURS.name and call.own_limit is not None else call.limit
+        limit = call.gpuopt_limit if name == OURS.name and call.gpuopt_limit is not None else call.limit
         # "not <=" and not ">", so that an error of NaN counts as wrong.
         if error is not None and not error <= limit(dtype, entries.get(ATEN.name, {}).get("error")):
             entries[name].update(status="wrong", reason=f"error {error:.1e} against float64")

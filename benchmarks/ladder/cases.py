@@ -300,7 +300,7 @@ def _calls() -> dict[str, Call]:
             lambda self, index, source: torch_ops.index_add_(self, 0, index, source),
             index_add, index_add_reference, kind="inplace", limit=_half_sums,
         ),
-        "dot": Call(torch_ops.dot, torch.dot, lambda x, y: torch.dot(x.double(), y.double()), limit=_dot_limit, own_limit=rounded_once),
+        "dot": Call(torch_ops.dot, torch.dot, lambda x, y: torch.dot(x.double(), y.double()), limit=_dot_limit, gpuopt_limit=rounded_once),
         "conv1d": Call(
             lambda x, weight: torch_ops.conv1d(x, weight, padding=weight.shape[2] // 2),
             autotuned(conv1d),
@@ -336,4 +336,4 @@ def rooms() -> dict[str, Room]:
         "matmul": _matmul(),
         "triangle_count": _triangle_count(),
     }
-    return {op: Room(op, own, _calls, [], ()) for op, own in cases.items()}
+    return {op: Room(op, cases_of_op, _calls, [], ()) for op, cases_of_op in cases.items()}

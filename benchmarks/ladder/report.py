@@ -75,8 +75,8 @@ def share_of(row: dict, name: str) -> float | None:
     """The share of the ceiling. Of PyTorch's speed, if arithmetic is the limit."""
     if not row.get("flops"):
         return report.share_of_ceiling(row, name)
-    own, theirs = speed_of(row, name), speed_of(row, PYTORCH)
-    return own / theirs if own and theirs else None
+    speed, pytorch_speed = speed_of(row, name), speed_of(row, PYTORCH)
+    return speed / pytorch_speed if speed and pytorch_speed else None
 
 
 def speed_text(row: dict, name: str) -> str:

@@ -8,7 +8,7 @@
     python -m benchmarks models --part 0/2               half of the models, for one of two machines; --merge joins the results
     python -m benchmarks models --merge A.json B.json    one result from several of the same GPU and commit
 
-Every model and mode runs in a process of its own, so a crash costs no other result. All GPUs are used, two processes on each: one
+Every model and mode runs in a separate process, so a crash costs no other result. All GPUs are used, two processes on each: one
 measures while the next one starts. Writes benchmarks/results/<gpu>/models.json after every model. benchmarks/models/run.py says what is
 measured, benchmarks/models/zoo holds the models. Most of them need packages that `pip install 'gpuopt[models]'` installs.
 """
@@ -40,7 +40,7 @@ PROCESSES = 2  # for each GPU
 # cuBLAS is repeatable only with a workspace of a fixed size. It is read once, so deterministic models have it from the start.
 WORKSPACE = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
-# ---------------------------------------------------------------- one model, in a process of its own
+# ---------------------------------------------------------------- one model, in a separate process
 
 
 def measure(arguments: argparse.Namespace) -> None:

@@ -200,8 +200,8 @@ def notes(result: dict) -> str:
 
 def conditions(result: dict) -> str:
     """Rows that were measured again later have the commit at which that was."""
-    own = result["source"]["commit"] or "unknown"
-    commits = list(dict.fromkeys([own, *(row.get("commit", own) for row in result["rows"])]))
+    commit = result["source"]["commit"] or "unknown"
+    commits = list(dict.fromkeys([commit, *(row.get("commit", commit) for row in result["rows"])]))
     gpu, versions = result["gpu"], result["versions"]
     used = ", ".join(f"{name} {versions[name]}" for name in ("transformers", "torch-geometric") if versions.get(name))
     return (

@@ -108,7 +108,7 @@ def compile_for(name: str, forward: Callable) -> Callable:
     return torch.compile(forward, dynamic=False, options={"profile_bandwidth_regex": name})
 
 
-def in_own_layouts(task: Task, training: bool) -> Task:
+def in_chosen_layouts(task: Task, training: bool) -> Task:
     """A copy of a task whose convolutions have chosen their layouts, and store their weights in them."""
     import torch_ops
 
@@ -236,8 +236,8 @@ def measure(
         entry = row["contenders"][name] = {"status": "ok"}
         try:
             torch._dynamo.utils.counters.clear()
-            own = in_own_layouts(task, training) if mode == "layout" and name == OURS else task
-            step = Step(own, training, mode == "compiled", name)
+            task_in_layout = in_chosen_layouts(task, training) if mode == "layout" and name == OURS else task
+            step = Step(task_in_layout, training, mode == "compiled", name)
             with context():
                 for _ in range(WARM_UPS):
                     step()

@@ -5,7 +5,7 @@
     python -m benchmarks partitioned --cpu                    scale 16 in 1, 2 and 4 processes, gloo, if there are 4 cores
 
 Writes partitioned.json into benchmarks/results/<gpu>/, or into benchmarks/results/cpu/. Prints tables of what was measured, and of what a
-model that is fitted to it predicts for more ranks. Each number of ranks runs in processes of its own.
+model that is fitted to it predicts for more ranks. Each number of ranks runs in separate processes.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class Load:
     def received(self) -> float:
         """Bytes."""
         deal = self.deal
-        own = max(deal.buckets * len(deal.own_buckets(rank)) - len(deal.blocks(rank)) for rank in range(self.ranks))
-        return own * self.block_bytes
+        blocks = max(deal.buckets * len(deal.buckets_of(rank)) - len(deal.blocks(rank)) for rank in range(self.ranks))
+        return blocks * self.block_bytes
 
     @property
     def bytes_for_each_edge(self) -> float:
@@ -113,7 +113,7 @@ class Model:
 
 
 def most(row: dict, name: str) -> float:
-    return max(own[name] for own in row["each"])
+    return max(of_rank[name] for of_rank in row["each"])
 
 
 def load_of(row: dict, ranks: int | None = None) -> Load:

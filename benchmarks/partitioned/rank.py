@@ -54,7 +54,7 @@ def named(part: Partition) -> int:
     """The vertices that this rank's edges name."""
     flags = {
         bucket: torch.zeros(part.rows[bucket], dtype=torch.bool, device=part.device)
-        for bucket in part.deal.own_buckets(part.rank)
+        for bucket in part.deal.buckets_of(part.rank)
     }
     for (i, j), numbers in part.blocks.items():
         rows = part.rows[i] + 1
@@ -94,26 +94,26 @@ def measured(rank: int, ranks: int, device: torch.device, settings: dict[str, in
     """What all ranks have in common, and what this one has."""
     repeats, clock = settings["repeats"], Clock(device)
     common, seconds, part = partitioned(rank, ranks, settings, clock)
-    own: dict[str, Any] = {"partition_s": seconds, "partition_peak": peak(device)}
+    of_rank: dict[str, Any] = {"partition_s": seconds, "partition_peak": peak(device)}
     with tempfile.TemporaryDirectory() as folder:
-        own["save_s"], path = clock.time(lambda: part.save(folder))
-        own["file_bytes"] = path.stat().st_size
-        own["load_s"], part = clock.time(lambda: torch_ops.distributed.load_partition(folder, device=device))
+        of_rank["save_s"], path = clock.time(lambda: part.save(folder))
+        of_rank["file_bytes"] = path.stat().st_size
+        of_rank["load_s"], part = clock.time(lambda: torch_ops.distributed.load_partition(folder, device=device))
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     counts = [clock.time(lambda: torch_ops.distributed.triangle_count(part)) for _ in range(repeats + 1)]
-    own["count_s"] = statistics.median(seconds for seconds, _ in counts[1:])
-    own["count_peak"] = peak(device)
+    of_rank["count_s"] = statistics.median(seconds for seconds, _ in counts[1:])
+    of_rank["count_peak"] = peak(device)
     steps = Steps(part, Peers("benchmark", None))
     alone(steps, clock)  # connections are made at their first use
-    own["communication_s"], own["counting_s"] = map(
+    of_rank["communication_s"], of_rank["counting_s"] = map(
         statistics.median, zip(*(alone(steps, clock) for _ in range(repeats)))
     )
-    own["steps_s"] = statistics.median(clock.time(steps.run)[0] for _ in range(repeats))
+    of_rank["steps_s"] = statistics.median(clock.time(steps.run)[0] for _ in range(repeats))
     sent = [block for step in range(steps.count) for _, block in part.deal.sent(rank, step)]
-    own |= {"sent_bytes": 4 * sum(map(part.length_of, sent)), "held_bytes": steps.nbytes, "named": named(part)}
+    of_rank |= {"sent_bytes": 4 * sum(map(part.length_of, sent)), "held_bytes": steps.nbytes, "named": named(part)}
     common |= {"ranks": ranks, "buckets": part.buckets, "edges": part.num_edges, "vertices": sum(part.rows)}
-    return common | {"triangles": counts[0][1]}, own
+    return common | {"triangles": counts[0][1]}, of_rank
 
 
 def run(rank: int, ranks: int, backend: str, kind: str, settings: dict[str, int], folder: str) -> None:
@@ -123,8 +123,8 @@ def run(rank: int, ranks: int, backend: str, kind: str, settings: dict[str, int]
     if kind == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group(backend, rank=rank, world_size=ranks, init_method=f"file://{folder}/store")
-    common, own = measured(rank, ranks, device, settings)
-    each = Peers("benchmark", None).gather(own)
+    common, of_rank = measured(rank, ranks, device, settings)
+    each = Peers("benchmark", None).gather(of_rank)
     if rank == 0:
         row = {"device": kind, "backend": backend, **common, "each": each}
         (Path(folder) / "rows.json").write_text(json.dumps([row]))

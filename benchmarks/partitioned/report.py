@@ -99,7 +99,7 @@ def counts(result: dict) -> str:
     for title, of_series in series(result).items():
         for row in of_series:
             took, share = most(row, "count_s"), hidden(row)
-            sent = sum(own["sent_bytes"] for own in row["each"]) / row["edges"]
+            sent = sum(of_rank["sent_bytes"] for of_rank in row["each"]) / row["edges"]
             cells = [
                 seconds(took),
                 f"{row['edges'] / took:.3g}",

@@ -6,7 +6,7 @@
     python -m benchmarks all --list                       what would be measured, and how many minutes it is expected to take
     python -m benchmarks all --minutes 9                  stop in time; the next call continues
 
-Each part is a command of its own, so a part that fails costs no other. A part whose result is complete for this commit and GPU is
+Each part is a separate command, so a part that fails costs no other. A part whose result is complete for this commit and GPU is
 skipped. Rooms, random problems and models continue after their last row, so they are ended when the time is over. Other parts are
 begun only if they fit.
 Exit code: 0 if everything is measured, 1 if a part failed, 2 if nothing could be measured, 3 if parts are left.

@@ -124,17 +124,17 @@ def _measured(number: int, name: str, result: dict) -> list[str]:
     """A line for every case that the step supports."""
     lines = []
     for row in result["rows"]:
-        own = ladders.step_name(number, name)
-        us = report.median_us(row, own)
+        step = ladders.step_name(number, name)
+        us = report.median_us(row, step)
         if us is None:
             continue
-        first, before = ladder_report.speedups(row)[own]
-        share = ladder_report.share_of(row, own)
+        first, before = ladder_report.speedups(row)[step]
+        share = ladder_report.share_of(row, step)
         line = f"- {ladder_report.title_of(row)}: {report.duration(us)} us"
         whole = ladder_report.whole_of(row).replace("ceiling", "the ceiling")
         line += f", {ladder_report.percent(share)} of {whole}" if share is not None else ""
         timed = [other for other in ladder_report.contenders(row) if report.median_us(row, other) is not None]
-        names = [ladder_report.label_of(other).split()[-1] for other in timed[: timed.index(own)]]
+        names = [ladder_report.label_of(other).split()[-1] for other in timed[: timed.index(step)]]
         gains = [f"{before:.2f} times as fast as {names[-1]}"] if names else []
         gains += [f"{first:.2f} times as fast as {names[0]}"] if len(names) > 1 else []
         lines.append(_wrapped("; ".join([line, " and ".join(gains)] if gains else [line]), indent="  "))

@@ -33,8 +33,8 @@ def worst(result: dict, count: int = 5) -> str:
 def conditions(result: dict) -> str:
     """Rows that were added later have the commit at which they were measured."""
     gpu, versions = result["gpu"], result["versions"]
-    own = result["source"]["commit"] or "unknown"
-    commits = dict.fromkeys([own, *(row.get("commit", own) for row in result["rows"])])
+    commit = result["source"]["commit"] or "unknown"
+    commits = dict.fromkeys([commit, *(row.get("commit", commit) for row in result["rows"])])
     return (
         f"{len(result['rows'])} problems (seed {result['settings']['seed']}), {gpu['name']}, torch {versions['torch']}, "
         f"CUDA {versions['cuda']}, {result['date'][:10]}, commits {', '.join(commit[:7] for commit in commits)}."

@@ -42,8 +42,8 @@ def sources() -> dict[str, Path]:
 
 def origins(result: dict) -> list[Origin]:
     """All origins of the result's rows. A row that was measured later than the others names its commit."""
-    own = result["source"]["commit"] or "unknown"
-    commits = dict.fromkeys(row.get("commit", own)[:7] for row in result["rows"])
+    commit = result["source"]["commit"] or "unknown"
+    commits = dict.fromkeys(row.get("commit", commit)[:7] for row in result["rows"])
     return [Origin(result["gpu"]["name"], result["versions"]["torch"], result["date"][:10], c) for c in commits]
 
 

@@ -153,8 +153,8 @@ def cumsum(d: Draw) -> Call:
 
     form = f"cumsum of {dim}{f', {dtype}' if dtype else ''}"
     if d.chance(0.2):
-        own = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64
-        return _with_out(d, form, function, [x], dtype or own)
+        out_dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64
+        return _with_out(d, form, function, [x], dtype or out_dtype)
     return Call(form, function, [x])
 
 
@@ -277,8 +277,8 @@ def _scatter(d: Draw, form: str, function: Callable, in_place: Callable, differe
     if -len(shape) <= dim < len(shape):
         source[dim] = d.size(1, max(1, 2 * rows)) if rows else 0
     x = d.operand(shape, dtype, written=not is_new, indexed=True)
-    own = [n if d.chance(0.1) or k == dim % max(len(shape), 1) else 1 for k, n in enumerate(source)]
-    index = d.index(own, rows, only_long=d.chance(0.95))
+    index_shape = [n if d.chance(0.1) or k == dim % max(len(shape), 1) else 1 for k, n in enumerate(source)]
+    index = d.index(index_shape, rows, only_long=d.chance(0.95))
     source = d.operand(source, dtype if d.chance(0.96) else d.dtype())
     sizes = source.sizes
 

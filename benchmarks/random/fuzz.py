@@ -46,7 +46,7 @@ class SmallDraw(problems.Draw):
 
 
 def has_addresses(a: object) -> bool:
-    """Whether it is a tensor that can be written: each element has an address of its own."""
+    """Whether it is a tensor that can be written: no two elements share an address."""
     return isinstance(a, torch.Tensor) and all(s != 0 for n, s in zip(a.shape, a.stride()) if n > 1)
 
 
@@ -83,7 +83,7 @@ def on_meta(args: tuple) -> tuple:
 
 def limit_of(call, dtype: torch.dtype, aten_error: float | None, device: str) -> float:
     """The room's limit, which is 0 for exact operators. On the CPU ATen computes, in an order that depends on alignment."""
-    limit = (call.own_limit or call.limit)(dtype, aten_error)
+    limit = (call.gpuopt_limit or call.limit)(dtype, aten_error)
     return (16 if device == "cpu" else 1) * max(limit, 4 * (aten_error or 0.0)) if limit else 0.0
 
 
@@ -96,7 +96,7 @@ def faults(family: str, call, case, device: str) -> Iterator[str]:
     aten_error = max(relative_error(out, want) for out, want in zip(theirs, wanted, strict=True))
     if device == "cpu" and not aten_error <= max(limit_of(call, out.dtype, None, device) for out in theirs):
         return  # ATen's kernel, which is called here, is wrong itself
-    own = results(call.ours(*same_storage(args, device)))
+    ours = results(call.ours(*same_storage(args, device)))
 
     def wrong(found: tuple[torch.Tensor, ...], operands: tuple) -> str | None:
         for i, (out, want) in enumerate(zip(found, wanted, strict=True)):
@@ -107,19 +107,19 @@ def faults(family: str, call, case, device: str) -> Iterator[str]:
                 return f"error {error:.2e}, limit {limit:.2e}, ATen's {aten_error:.2e}"
         return None
 
-    if fault := wrong(own, args):
+    if fault := wrong(ours, args):
         yield f"values: {fault}"
-    ours_and_theirs = metadata(own), metadata(theirs)
+    ours_and_theirs = metadata(ours), metadata(theirs)
     if family in OTHER_LAYOUT:
         ours_and_theirs = tuple([(shape, dtype) for shape, _, dtype in found] for found in ours_and_theirs)
     if ours_and_theirs[0] != ours_and_theirs[1]:
-        yield f"metadata: {metadata(own)}, ATen's {metadata(theirs)}"
+        yield f"metadata: {metadata(ours)}, ATen's {metadata(theirs)}"
     predicted = results(call.ours(*on_meta(args)))
-    if metadata(predicted) != metadata(own):
-        yield f"Meta kernel: {metadata(predicted)}, the real one {metadata(own)}"
+    if metadata(predicted) != metadata(ours):
+        yield f"Meta kernel: {metadata(predicted)}, the real one {metadata(ours)}"
     if family not in ATOMIC:
         again = results(call.ours(*same_storage(args, device)))
-        if not all(torch.equal(a, b) for a, b in zip(own, again)):
+        if not all(torch.equal(a, b) for a, b in zip(ours, again)):
             yield "a second call gives other bits"
     guards = [between_poison(a, i + 1) if has_addresses(a) else None for i, a in enumerate(args)]
     before = [view and view.buffer.clone() for view in guards]

@@ -4,7 +4,7 @@
     python -m benchmarks fuzz range "aten mean" scatter_std --minutes 2
     python -m benchmarks fuzz range scatter_std --seed 17 --calls 1     one call again, as a failure prints it
 
-Operands are float16 up to 60000, or bfloat16 up to 2^56, each with a magnitude of its own. There are three kinds of families:
+Operands are float16 up to 60000, or bfloat16 up to 2^56, each with a magnitude of its computed. There are three kinds of families:
 
 - "aten mul" and so on: ATen's operators under torch_ops.override (benchmarks/random/calls.py), half of them with gradients;
 - the families of `python -m benchmarks fuzz`: operators by name (benchmarks/random/problems.py);
@@ -55,7 +55,7 @@ class HalfProblem(fuzz.SmallDraw):
     dtypes = (F16, F16, BF16)
 
 
-# The text of a call, a function of the own results, or None where gpuopt computes none, and a function of the float64 results.
+# The text of a call, a function of the computed results, or None where gpuopt computes none, and a function of the float64 results.
 Drawn = tuple[str, Callable[[], tuple | None], Callable[[], tuple]]
 
 
@@ -69,7 +69,7 @@ def of_aten(family: str, seed: int, device: str) -> Drawn:
     def run(mode: calls.Arithmetic) -> Run:
         return Run(call, call.function, mode, needs_grad, gradient.of(mode))
 
-    def own() -> tuple | None:
+    def computed() -> tuple | None:
         with replaced(device):
             before = passed_on()
             found = run(PLAIN)
@@ -77,7 +77,7 @@ def of_aten(family: str, seed: int, device: str) -> Drawn:
         is_ours = after[0] > before[0] and after[1] == before[1] and not (call.other_gradient and call.is_gradient)
         return found.outputs if is_ours and found.error is None else None
 
-    return str(call), own, lambda: run(WIDE if call.repeatable else ABSOLUTE).outputs
+    return str(call), computed, lambda: run(WIDE if call.repeatable else ABSOLUTE).outputs
 
 
 @functools.cache
@@ -106,11 +106,11 @@ def by_name(family: str, seed: int, device: str) -> Drawn:
         given = tuple(a.abs() if family in fuzz.ATOMIC and _is_half(a) else a for a in args)
         return results(call.reference(*fuzz.same_storage(given, device)))
 
-    def own() -> tuple | None:
+    def computed() -> tuple | None:
         is_wrong = device == "cpu" and (family, case.dtype) in fuzz.WRONG_ON_CPU
         return None if is_wrong else results(call.ours(*fuzz.same_storage(args, device)))
 
-    return case.title, own, wide
+    return case.title, computed, wide
 
 
 GROUPS: dict[str, Callable] = {
@@ -148,9 +148,9 @@ def draw(family: str, seed: int, device: str) -> Drawn:
     return (of_aten if is_aten else by_name)(name, seed, device)
 
 
-def faults(form: str, own: Callable[[], tuple | None], wide: Callable[[], tuple]) -> Iterator[str]:
+def faults(form: str, computed: Callable[[], tuple | None], wide: Callable[[], tuple]) -> Iterator[str]:
     """Results that are not finite, and should be."""
-    found = own()
+    found = computed()
     for k, (out, want) in enumerate(zip(found, wide(), strict=True) if found is not None else ()):
         if out is not None and out.is_floating_point():
             wrong = ~out.isfinite() & (want.double().abs() <= SHARE * torch.finfo(out.dtype).max)

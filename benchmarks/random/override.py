@@ -11,7 +11,7 @@ that ATen refuses, and some run in deterministic mode. Compared are
 - values: ATen's bits where nothing is rounded twice, otherwise the error against float64, which may be four times ATen's. Where ATen
   has no kernel for half types, only the result of float64 counts;
 - version counters, and all bytes of operands and around and between the elements of destinations;
-- the bits of a second call, unless gpuopt adds atomically.
+- the bits of a repeated call, unless gpuopt adds atomically.
 
 A call that loses the CUDA context ends its process. The last line still says which call it was.
 """
@@ -69,7 +69,7 @@ def faults(call: Call, d: Draw, planted: Callable | None = None) -> Iterator[str
         given = gradient.view and gradient.view.buffer.clone()
         with replaced(d.device):
             before = passed_on()
-            own = Run(call, planted or call.function, PLAIN, needs_grad, gradient.of(PLAIN))
+            got = Run(call, planted or call.function, PLAIN, needs_grad, gradient.of(PLAIN))
             after = passed_on()
             is_ours = after[0] > before[0] and after[1] == before[1]
             repeats = is_ours and (call.repeatable or deterministic)
@@ -78,14 +78,14 @@ def faults(call: Call, d: Draw, planted: Callable | None = None) -> Iterator[str
         torch.use_deterministic_algorithms(False)
     checks = Checks()
     is_refused = is_refusal(want.error)
-    if own.error is None and "deterministic" in str(want.error):
+    if got.error is None and "deterministic" in str(want.error):
         pass  # gpuopt adds in a fixed order where ATen refuses to add
-    elif is_refused and is_refusal(own.error):
+    elif is_refused and is_refusal(got.error):
         pass  # an override passes a gradient on, or the call itself
-    elif repr(want.error) != repr(own.error) and not (is_refused and own.error is None):
-        yield f"error: {own.error!r}, ATen's {want.error!r}"
-    elif own.error is None:
-        needs_reference = not call.exact and (own.results[0].is_floating_point() or own.results[0].is_complex())
+    elif repr(want.error) != repr(got.error) and not (is_refused and got.error is None):
+        yield f"error: {got.error!r}, ATen's {want.error!r}"
+    elif got.error is None:
+        needs_reference = not call.exact and (got.results[0].is_floating_point() or got.results[0].is_complex())
         references = None
         if needs_reference:
             references = tuple(
@@ -97,21 +97,21 @@ def faults(call: Call, d: Draw, planted: Callable | None = None) -> Iterator[str
                 if run.error is not None:
                     raise run.error
         if is_refused:
-            want = references[0].rounded(own)
-        if own.is_destination != want.is_destination:
-            yield f"the result is not the destination: {own.is_destination}, ATen's {want.is_destination}"
-        if own.versions != want.versions:
-            yield f"versions: {own.versions}, ATen's {want.versions}"
-        yield from compared(checks, call, want, own, references)
+            want = references[0].rounded(got)
+        if got.is_destination != want.is_destination:
+            yield f"the result is not the destination: {got.is_destination}, ATen's {want.is_destination}"
+        if got.versions != want.versions:
+            yield f"versions: {got.versions}, ATen's {want.versions}"
+        yield from compared(checks, call, want, got, references)
         if again is not None:
-            for ours, second in zip(own.outputs, again.outputs):
+            for ours, repeated in zip(got.outputs, again.outputs):
                 if ours is not None:
-                    checks.bits("a second call gives other bits", ours, second)
+                    checks.bits("a repeated call gives other bits", ours, repeated)
     for k, view in enumerate(call.views):
         if k != call.written:
-            checks.bits(f"operand {k} was written", own.buffers[k], view.buffer)
-        elif own.shapes[k] == view.sizes:  # a destination of another size was resized
-            before, ours = (view.outside(b) for b in (view.buffer, own.buffers[k]))
+            checks.bits(f"operand {k} was written", got.buffers[k], view.buffer)
+        elif got.shapes[k] == view.sizes:  # a destination of another size was resized
+            before, ours = (view.outside(b) for b in (view.buffer, got.buffers[k]))
             if view.dtype.itemsize == 2 and not call.repeatable:
                 # Atomic additions of half types, ATen's too, add zero to the neighbour, which makes another NaN of a NaN.
                 before, ours = (b.view(view.dtype).nan_to_num(123.0) for b in (before, ours))

@@ -128,11 +128,11 @@ class Checks:
                 yield fault
 
 
-def compared(checks: Checks, call: Call, want: Run, own: Run, references: tuple[Run, Run] | None) -> Iterator[str]:
+def compared(checks: Checks, call: Call, want: Run, got: Run, references: tuple[Run, Run] | None) -> Iterator[str]:
     """Compares results and gradients of two runs."""
-    if len(own.outputs) != len(want.outputs):
-        yield f"{len(own.outputs)} results and gradients, ATen's {len(want.outputs)}"
-    for k, (ours, theirs) in enumerate(zip(own.outputs, want.outputs)):
+    if len(got.outputs) != len(want.outputs):
+        yield f"{len(got.outputs)} results and gradients, ATen's {len(want.outputs)}"
+    for k, (ours, theirs) in enumerate(zip(got.outputs, want.outputs)):
         what = "result" if k == 0 else f"gradient {k - 1}"
         found, expected = (metadata(t, want.has_strides) for t in (ours, theirs))
         if found != expected:

@@ -189,12 +189,12 @@ def operands(case: Case) -> tuple[torch.Tensor, ...]:
 def contenders(problem: Problem, what: str, names: list[str]) -> dict:
     ladder, aten, p = torch.ops.gpuopt_ladder, torch.ops.aten, problem
 
-    def own(name):
+    def path_call(name):
         return lambda x, w, g: ladder.conv1d_path(
             x, w, None, g if what != "output" else None, p.stride, p.padding, p.dilation, p.groups, what, name
         )
 
-    calls = {name: own(name) for name in names}
+    calls = {name: path_call(name) for name in names}
     sizes = ([p.stride], [p.padding], [p.dilation])
     if what == "output":
         calls["aten"] = lambda x, w, g: aten.convolution(x, w, None, *sizes, False, [0], p.groups)

@@ -308,7 +308,10 @@ def _calls() -> dict[str, Call]:
 
     def call(ours: Callable, aten: Callable, reference: Callable, **options) -> Call:
         return Call(
-            ours, convolutions.autotuned(aten), reference, **{"limit": sum_limit, "own_limit": rounded_once, **options}
+            ours,
+            convolutions.autotuned(aten),
+            reference,
+            **{"limit": sum_limit, "gpuopt_limit": rounded_once, **options},
         )
 
     def tensors(*args) -> tuple:
@@ -330,7 +333,7 @@ def _calls() -> dict[str, Call]:
             convolutions.convolve,
             convolutions.convolve_reference,
             limit=convolve_limit,
-            own_limit=convolve_limit,
+            gpuopt_limit=convolve_limit,
         ),
     }
 

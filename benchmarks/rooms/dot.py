@@ -171,14 +171,16 @@ def _calls() -> dict[str, Call]:
     def vdot_reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return _reference(x.conj(), y)
 
-    dot = Call(torch_ops.dot, _dot, _reference, cupy="dot", limit=sum_limit, own_limit=rounded_once)
+    dot = Call(torch_ops.dot, _dot, _reference, cupy="dot", limit=sum_limit, gpuopt_limit=rounded_once)
     return {
         "dot": dot,
         # CuPy is left out: its view of the memory would not be conjugated.
         "vdot of conjugated": dataclasses.replace(dot, cupy=None),
         "vdot": Call(torch_ops.vdot, torch.vdot, vdot_reference, limit=sum_limit),
-        "dot_rows": Call(torch_ops.dot_rows, _rows_of_dots, _reference, limit=sum_limit, own_limit=rounded_once),
-        "dot_fast_atomic": Call(torch_ops.dot_fast_atomic, _dot, _reference, limit=sum_limit, own_limit=rounded_often),
+        "dot_rows": Call(torch_ops.dot_rows, _rows_of_dots, _reference, limit=sum_limit, gpuopt_limit=rounded_once),
+        "dot_fast_atomic": Call(
+            torch_ops.dot_fast_atomic, _dot, _reference, limit=sum_limit, gpuopt_limit=rounded_often
+        ),
         # Compared with dot_fast_atomic, so the error limit is that operator's.
         "dot beside fast_atomic": dataclasses.replace(dot, limit=rounded_often),
     }

@@ -308,7 +308,7 @@ def _aten_select(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 def _calls() -> dict[str, Call]:
     import torch_ops
 
-    own_limits = {"fast": None, "deterministic": rounded_once, "accurate": rounded_once}
+    gpuopt_limits = {"fast": None, "deterministic": rounded_once, "accurate": rounded_once}
     added = {
         name: Call(
             functools.partial(torch_ops.index_add_, mode=mode),
@@ -316,7 +316,7 @@ def _calls() -> dict[str, Call]:
             _reference,
             kind="inplace",
             limit=sum_limit,
-            own_limit=own_limits[mode],
+            gpuopt_limit=gpuopt_limits[mode],
         )
         for mode, name in CALLS.items()
     }

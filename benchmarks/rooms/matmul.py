@@ -167,7 +167,7 @@ def _limit(dtype: torch.dtype, aten_error: float | None) -> float:
     return max(1e-3, error_limit(dtype, aten_error))
 
 
-def _own_limit(dtype: torch.dtype, aten_error: float | None) -> float:
+def _gpuopt_limit(dtype: torch.dtype, aten_error: float | None) -> float:
     """3xTF32 promises the accuracy of float32."""
     return max(2 * (aten_error or 0.0), torch.finfo(dtype).eps)
 
@@ -177,7 +177,7 @@ def _calls() -> dict[str, Call]:
 
     ours = functools.partial(torch_ops.matmul, precision="3xtf32")
     return {
-        "matmul": Call(ours, torch.mm, lambda a, b: a.double() @ b.double(), limit=_limit, own_limit=_own_limit),
+        "matmul": Call(ours, torch.mm, lambda a, b: a.double() @ b.double(), limit=_limit, gpuopt_limit=_gpuopt_limit),
     }
 
 

@@ -86,7 +86,7 @@ def _calls() -> dict[str, Call]:
     def both(name, ours, aten):
         """A call, and its forward and backward pass."""
         return {
-            key: Call(change(ours), change(aten), in_float64(change(aten)), limit=sum_limit, own_limit=rounded_once)
+            key: Call(change(ours), change(aten), in_float64(change(aten)), limit=sum_limit, gpuopt_limit=rounded_once)
             for key, change in ((name, lambda function: function), (f"{name} step", with_gradients))
         }
 

@@ -128,14 +128,14 @@ def _chunk_gradients(at: slice, dout: torch.Tensor, operands: tuple) -> tuple:
     dA = (of_exponent * x.dt[:, :, None]).sum((0, 3))
     ddelta = ((of_exponent * x.A[:, :, None]).sum(2) + x.u * of_term) * torch.sigmoid(x.raw)
     du = x.dt * of_term + x.D * dy
-    own = (du, ddelta, dA, (dy * x.u).sum((0, 2)), dz, ddelta.sum((0, 2)))
-    return own, dB.sum(1, keepdim=True), dC.sum(1, keepdim=True)
+    by_channel = (du, ddelta, dA, (dy * x.u).sum((0, 2)), dz, ddelta.sum((0, 2)))
+    return by_channel, dB.sum(1, keepdim=True), dC.sum(1, keepdim=True)
 
 
 def backward_reference(dout: torch.Tensor, *operands) -> tuple:
     """In the order of the operands."""
     parts = [_chunk_gradients(at, dout, operands) for at in _chunks(dout, operands[2].shape[1])]
-    of_channels = [[own[k] for own, _, _ in parts] for k in range(6)]
+    of_channels = [[by_channel[k] for by_channel, _, _ in parts] for k in range(6)]
     du, ddelta, dA, dD, dz, dbias = (torch.cat(x, dim) for x, dim in zip(of_channels, (1, 1, 0, 0, 1, 0)))
     dB, dC = (functools.reduce(torch.add, [part[k] for part in parts]) for k in (1, 2))
     return du, ddelta, dA, dB, dC, dD, dz, dbias

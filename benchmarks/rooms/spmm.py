@@ -208,10 +208,12 @@ def reference_products(*args):
 
 
 def _calls() -> dict[str, Call]:
-    def both(name: str, ours: Callable, aten: Callable, reference: Callable, own_limit=None) -> dict[str, Call]:
+    def both(name: str, ours: Callable, aten: Callable, reference: Callable, gpuopt_limit=None) -> dict[str, Call]:
         """A call, and its step."""
         return {
-            key: Call(change(ours), change(aten), in_float64(change(reference)), limit=sum_limit, own_limit=own_limit)
+            key: Call(
+                change(ours), change(aten), in_float64(change(reference)), limit=sum_limit, gpuopt_limit=gpuopt_limit
+            )
             for key, change in ((name, lambda function: function), (f"{name} step", with_gradients))
         }
 

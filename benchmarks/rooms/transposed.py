@@ -150,7 +150,7 @@ def calls() -> dict[str, Call]:
 
     def call(ours: Callable, theirs: Callable, reference: Callable) -> Call:
         theirs = convolutions.autotuned(theirs)
-        return Call(ours, theirs, reference, limit=sum_limit, own_limit=rounded_once)
+        return Call(ours, theirs, reference, limit=sum_limit, gpuopt_limit=rounded_once)
 
     return {
         FORWARD: call(forward, _aten, _reference),

@@ -110,17 +110,17 @@ inline void check_broadcast(const char* op, std::initializer_list<NamedTensor> a
     const at::IntArrayRef sizes = argument.tensor.sizes();
     if (sizes.size() > shape.size()) shape.resize(sizes.size(), 1);
     for (size_t i = 0; i < sizes.size(); ++i) {
-      const int64_t own = sizes[sizes.size() - 1 - i];
-      TORCH_CHECK(own == shape[i] || own == 1 || shape[i] == 1, op, ": ", argument.name,
+      const int64_t size = sizes[sizes.size() - 1 - i];
+      TORCH_CHECK(size == shape[i] || size == 1 || shape[i] == 1, op, ": ", argument.name,
                   " must broadcast with ", first.name, ": expected sizes that match or are 1, got ",
                   first.name, " ", first.tensor.sizes(), " and ", argument.name, " ", sizes,
-                  " (dimension -", i + 1, ": ", shape[i], " against ", own, ")");
-      if (shape[i] == 1) shape[i] = own;
+                  " (dimension -", i + 1, ": ", shape[i], " against ", size, ")");
+      if (shape[i] == 1) shape[i] = size;
     }
   }
 }
 
-// Checks a tensor that an operator writes to. Every element must have an address of its own, and no
+// Checks a tensor that an operator writes to. No two elements may share an address, and no
 // input may overlap it in part. An input with exactly the same elements is fine: that is an
 // in-place call.
 inline void check_writable(const char* op, NamedTensor written,

@@ -105,7 +105,7 @@ class TensorWorkspace final : public Workspace {
   c10::SmallVector<c10::DataPtr, 1> blocks_;
 };
 
-// Throws if a launch failed. A binary without code for this GPU has a message of its own, because
+// Throws if a launch failed. A binary without code for this GPU has another message, because
 // it is the one failure that a user can fix.
 inline void check_launch(const char* op, cudaError_t error) {
   if (error == cudaSuccess) return;

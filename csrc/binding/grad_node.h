@@ -241,8 +241,9 @@ inline void set_tangent(const at::Tensor& result, const at::Tensor& tangent) {
 // The new tangent of a tensor that was written. A tangent that it has is overwritten, because views
 // of the tensor may share it.
 inline void set_inplace_tangent(const at::Tensor& written, const at::Tensor& tangent) {
-  const at::Tensor own = tangent_of(written);
-  written._set_fw_grad(own.defined() ? own.copy_(tangent) : tangent, /*level=*/0,
+  const at::Tensor tangent_before = tangent_of(written);
+  written._set_fw_grad(tangent_before.defined() ? tangent_before.copy_(tangent) : tangent,
+                       /*level=*/0,
                        /*is_inplace_op=*/true);
 }
 

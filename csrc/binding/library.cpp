@@ -1,4 +1,4 @@
-// The namespace torch.ops.gpuopt. Each family of operators adds its own with
+// The namespace torch.ops.gpuopt. Each family of operators adds its operators with
 // TORCH_LIBRARY_FRAGMENT.
 #include <torch/library.h>
 

@@ -304,7 +304,7 @@ using Autograd = At<c10::DispatchKey::Autograd, kernel>;
 template <auto kernel>
 using Batched = At<c10::DispatchKey::FuncTorchBatched, kernel>;
 
-// An operator made of others. Without a kernel of its own for vmap, it would be a loop over the
+// An operator made of others. Without a kernel for vmap, it would be a loop over the
 // examples.
 template <auto kernel>
 struct Composite {

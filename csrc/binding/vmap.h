@@ -136,11 +136,11 @@ inline at::Tensor batched_at(const VmapLevel::Operand& operand, int64_t position
 // of range become -1, so that they do not reach the rows of another example.
 inline at::Tensor fold_index(const at::Tensor& index, const c10::SymInt& examples,
                              const c10::SymInt& bins) {
-  const at::Tensor own = index.to(at::kLong);
+  const at::Tensor long_index = index.to(at::kLong);
   const at::Tensor first =
-      at::arange(at::Scalar(examples), own.options()).mul(at::Scalar(bins)).unsqueeze(1);
-  const at::Tensor in_range = own.ge(0).logical_and(own.lt(at::Scalar(bins)));
-  return at::where(in_range, own.add(first), -1).flatten();
+      at::arange(at::Scalar(examples), long_index.options()).mul(at::Scalar(bins)).unsqueeze(1);
+  const at::Tensor in_range = long_index.ge(0).logical_and(long_index.lt(at::Scalar(bins)));
+  return at::where(in_range, long_index.add(first), -1).flatten();
 }
 
 }  // namespace gpuopt

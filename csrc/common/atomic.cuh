@@ -179,9 +179,9 @@ __device__ __forceinline__ void atomic_add_anywhere(T* address, const Vec<T, 8>&
   memcpy(&words, &vec, sizeof(words));
   words = join_bytes(words, nothing, bytes);
   const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(address) % kAccessBytes);
-  const bool second = static_cast<int>(shift) + bytes > kAccessBytes;
+  const bool reaches_next = static_cast<int>(shift) + bytes > kAccessBytes;
   T* aligned = address - shift / 2;
-  if (aligned < first || aligned + (second ? 16 : 8) > end) {
+  if (aligned < first || aligned + (reaches_next ? 16 : 8) > end) {
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
       const uint32_t pair = i < 2 ? words.x : i < 4 ? words.y : i < 6 ? words.z : words.w;
@@ -192,7 +192,8 @@ __device__ __forceinline__ void atomic_add_anywhere(T* address, const Vec<T, 8>&
   }
   atomic_add_vec(
       aligned, shift == 0 ? vec_of<T>(words) : shift_vecs<T>(nothing, words, kAccessBytes - shift));
-  if (second) atomic_add_vec(aligned + 8, shift_vecs<T>(words, nothing, kAccessBytes - shift));
+  if (reaches_next)
+    atomic_add_vec(aligned + 8, shift_vecs<T>(words, nothing, kAccessBytes - shift));
 }
 
 }  // namespace gpuopt

@@ -22,9 +22,9 @@ GPUOPT_EXPORT cudaError_t launch(const WeightGradientPath& path, DType dtype, vo
 // Runs all parts of a plan.
 inline cudaError_t launch(const Plan& plan, void* to, Workspace& workspace, cudaStream_t stream) {
   for (const Plan* part = &plan; part != nullptr; part = part->rest.get()) {
-    void* const own = static_cast<char*>(to) + part->offset;
+    void* const part_to = static_cast<char*>(to) + part->offset;
     const cudaError_t error = std::visit(
-        [&](const auto& path) { return launch(path, part->dtype, own, workspace, stream); },
+        [&](const auto& path) { return launch(path, part->dtype, part_to, workspace, stream); },
         part->path);
     if (error != cudaSuccess) return error;
   }

@@ -17,14 +17,14 @@ inline double traffic_of(const Problem& p) {
 }
 
 inline double cost_of(const Costs& costs, const Problem& p, const Terms& terms) {
-  const Coefficients& own = costs[is_half(p) ? 0 : item_of(p) == 4 ? 1 : 2];
-  double us = own.launch + own.bytes * traffic_of(p);
-  for (size_t i = 0; i < terms.size(); ++i) us += own.terms[i] * terms[i];
+  const Coefficients& coefficients = costs[is_half(p) ? 0 : item_of(p) == 4 ? 1 : 2];
+  double us = coefficients.launch + coefficients.bytes * traffic_of(p);
+  for (size_t i = 0; i < terms.size(); ++i) us += coefficients.terms[i] * terms[i];
   return us;
 }
 
-// 1 if neighbouring positions of a signal are not neighbours in memory, so that each load has a
-// sector of its own. Otherwise 0.
+// 1 if neighbouring positions of a signal are not neighbours in memory, so that each load reads a
+// different sector. Otherwise 0.
 inline double scatter_of(const Signal& signal) {
   return signal.stride == 1 || signal.size == 1 ? 0.0 : 1.0;
 }

@@ -97,13 +97,13 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, false>) voi
     // Load.
     ScoreOperand<T, kProduct> left[U], right[U];
     T dense[U][N], bias[U];
-    Cursor own = rows;
+    Cursor row_cursor = rows;
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       const bool valid = from + u < window.count;
       const int64_t column = next.column(u);
-      while (from + u == own.end() && valid) own.advance();
-      left[u].load(problem, part, problem.left, window.row + own.row(), valid);
+      while (from + u == row_cursor.end() && valid) row_cursor.advance();
+      left[u].load(problem, part, problem.left, window.row + row_cursor.row(), valid);
       right[u].load(problem, part, problem.right, column, valid);
       load_values(
           static_cast<const T*>(problem.value.data) + column * problem.value.row + part.value,
@@ -136,11 +136,11 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, false>) voi
       for (int u = 0; u < U; ++u) {
         if (u >= begin && u < end) limit = max(limit, scores[u]);
       }
-      const C own = State::power(most, limit);
+      const C rescale = State::power(most, limit);
       most = limit;
-      sum *= own;
+      sum *= rescale;
 #pragma unroll
-      for (int j = 0; j < N; ++j) values[j] *= own;
+      for (int j = 0; j < N; ++j) values[j] *= rescale;
 #pragma unroll
       for (int u = 0; u < U; ++u) {
         if (u < begin || u >= end) continue;

@@ -36,11 +36,11 @@ struct AttentionNode : GradNode {
   variable_list gradients(const Tensor& grad) override {
     variable_list inputs(4);
     const bool for_right = task_should_compute_output(1), for_value = task_should_compute_output(2);
-    const Sparse own = matrix_.own();
+    const Sparse matrix = matrix_.unpack();
     const Sparse transpose =
-        for_right || for_value || matrix_.has_transpose() ? matrix_.transpose(own) : Sparse();
-    const AttentionFormula formula{
-        own, transpose, left_.unpack(), right_.unpack(), value_.unpack(), bias_.unpack(), factor_};
+        for_right || for_value || matrix_.has_transpose() ? matrix_.transpose(matrix) : Sparse();
+    const AttentionFormula formula{matrix,          transpose,      left_.unpack(), right_.unpack(),
+                                   value_.unpack(), bias_.unpack(), factor_};
     const auto [left_grad, weight, score_grad] =
         at::GradMode::is_enabled() ? formula.of_rows(grad) : of_rows(formula, grad);
     inputs[0] = left_grad;

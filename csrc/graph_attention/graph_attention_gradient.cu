@@ -94,8 +94,8 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, true>) void
 
   const bool has_bias = problem.bias != nullptr;
   NextEntries next(matrix, window);
-  RowOperands<T, kProduct> own;
-  int32_t own_row = -2;  // the row of `own`
+  RowOperands<T, kProduct> row_operands;
+  int32_t loaded_row = -2;  // the row of `row_operands`
   const bool has_head = rows.row() < 0;
   next.fetch(0, true);
   for (int32_t from = 0; __any_sync(0xffffffffu, from < window.count); from += U) {
@@ -126,11 +126,11 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, true>) void
     for (int u = 0; u < U; ++u) {
       if (from + u >= window.count) break;
       while (from + u == ahead.end()) ahead.advance();
-      if (own_row != ahead.row()) own.load(problem, part, window.row + ahead.row());
-      own_row = ahead.row();
-      scores[u] = score_share(part, own.left, right[u]);
-      grads[u] = own.grad_share(part, dense[u]);
-      log_sums[u] = own.log_sum;
+      if (loaded_row != ahead.row()) row_operands.load(problem, part, window.row + ahead.row());
+      loaded_row = ahead.row();
+      scores[u] = score_share(part, row_operands.left, right[u]);
+      grads[u] = row_operands.grad_share(part, dense[u]);
+      log_sums[u] = row_operands.log_sum;
     }
     if constexpr (kProduct) add_shares(args, scores);
     add_shares(args, grads);

@@ -8,20 +8,20 @@
 
 namespace gpuopt::index_select {
 
-// Where a block begins in `out`: in a row of an entry, at a unit of it.
+// Where a block begins in `out`: in a row of an entry, at an access of it.
 struct Origin {
   uint64_t entry;
-  uint32_t unit;
+  uint32_t access;
 
-  __device__ __forceinline__ Origin(const FastDiv& units, uint64_t first) {
+  __device__ __forceinline__ Origin(const FastDiv& row_accesses, uint64_t first) {
     // A division of 64 bits takes about as long as a load from the L2 cache.
     if (first <= kMaxIndex32) {
       auto row = static_cast<uint32_t>(first);
-      unit = units.divmod(row);
+      access = row_accesses.divmod(row);
       entry = row;
     } else {
-      entry = first / units.divisor;
-      unit = static_cast<uint32_t>(first - entry * units.divisor);
+      entry = first / row_accesses.divisor;
+      access = static_cast<uint32_t>(first - entry * row_accesses.divisor);
     }
   }
 };
@@ -35,22 +35,23 @@ __device__ __forceinline__ Index index_from(Index index, uint64_t entry) {
   return index;
 }
 
-// Copies units of type U. A block copies neighbouring units of `out`, so it divides a 64-bit number
-// only once. Each thread has all its loads in flight before it stores.
+// Copies values of type U. A block copies neighbouring values of `out`, so it divides a 64-bit
+// number only once. Each thread has all its loads in flight before it stores.
 template <typename U, int kUnroll>
 __global__ __launch_bounds__(kGatherThreads) void gather(const __grid_constant__ GatherArgs args) {
-  constexpr uint32_t kBlockUnits = kGatherThreads * kUnroll;
-  const uint64_t first = uint64_t{blockIdx.x} * kBlockUnits;
-  const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{kBlockUnits}));
-  const Origin origin(args.units, first);
-  uint32_t entries[kUnroll], units[kUnroll];
+  constexpr uint32_t kBlockAccesses = kGatherThreads * kUnroll;
+  const uint64_t first = uint64_t{blockIdx.x} * kBlockAccesses;
+  const auto end =
+      static_cast<uint32_t>(min(args.total_accesses - first, uint64_t{kBlockAccesses}));
+  const Origin origin(args.row_accesses, first);
+  uint32_t entries[kUnroll], accesses[kUnroll];
   int count = 0;
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     const uint32_t number = threadIdx.x + u * kGatherThreads;
     if (number < end) count = u + 1;
-    entries[u] = origin.unit + number;
-    units[u] = args.units.divmod(entries[u]);
+    entries[u] = origin.access + number;
+    accesses[u] = args.row_accesses.divmod(entries[u]);
   }
   const Index index = index_from(args.index, origin.entry);
   grid_dependency_wait();
@@ -61,7 +62,7 @@ __global__ __launch_bounds__(kGatherThreads) void gather(const __grid_constant__
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     if (u < count) {
-      values[u] = static_cast<const U*>(args.self)[bins[u] * args.bin_units + units[u]];
+      values[u] = static_cast<const U*>(args.self)[bins[u] * args.bin_accesses + accesses[u]];
     }
   }
   launch_dependents();
@@ -74,15 +75,15 @@ __global__ __launch_bounds__(kGatherThreads) void gather(const __grid_constant__
 // Copies rows of at least 16 bytes that lie anywhere. A thread stores aligned vectors of `out`. The
 // bytes of a vector are from one row, or from the end of a row and the beginning of the next one:
 //
-//   out        | a a a a a a a a | a a a b b b b b |      units are bytes here
+//   out        | a a a a a a a a | a a a b b b b b |      accesses are bytes here
 //   row a  . . . | a a a a a a a a | a a a . . .          two aligned vectors hold the first
 //   row b    . . . . . . . . | . . b b b b b | b b b b    one vector of each row holds the second
 __global__ __launch_bounds__(kGatherThreads) void gather_anywhere(
     const __grid_constant__ GatherArgs args) {
   constexpr uint32_t kBlockBytes = kGatherThreads * kAnywhereUnroll * kAccessBytes;
   const uint64_t first = uint64_t{blockIdx.x} * kBlockBytes;
-  const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{kBlockBytes}));
-  const Origin origin(args.units, first);
+  const auto end = static_cast<uint32_t>(min(args.total_accesses - first, uint64_t{kBlockBytes}));
+  const Origin origin(args.row_accesses, first);
   const Index index = index_from(args.index, origin.entry);
   const int64_t entries_left = static_cast<int64_t>(args.entries - origin.entry);
   // Vector u has the rows of entries[2 u] and, from byte from_a[u] on, of the next one.
@@ -93,9 +94,9 @@ __global__ __launch_bounds__(kGatherThreads) void gather_anywhere(
   for (int u = 0; u < kAnywhereUnroll; ++u) {
     const uint32_t number = (threadIdx.x + u * kGatherThreads) * kAccessBytes;
     if (number < end) count = u + 1;
-    entries[2 * u] = origin.unit + number;
-    begin[u] = args.units.divmod(entries[2 * u]);
-    from_a[u] = static_cast<int>(min(args.units.divisor - begin[u], uint32_t{kAccessBytes}));
+    entries[2 * u] = origin.access + number;
+    begin[u] = args.row_accesses.divmod(entries[2 * u]);
+    from_a[u] = static_cast<int>(min(args.row_accesses.divisor - begin[u], uint32_t{kAccessBytes}));
     entries[2 * u + 1] = entries[2 * u];
     if (from_a[u] < kAccessBytes && entries[2 * u] + 1 < entries_left) ++entries[2 * u + 1];
   }
@@ -104,15 +105,16 @@ __global__ __launch_bounds__(kGatherThreads) void gather_anywhere(
   index.load(entries, 2 * count, bins);
   index.check(2 * count, bins);
   const auto* self = static_cast<const char*>(args.self);
-  const char* self_end = self + (args.index.bins - 1) * args.bin_units + args.units.divisor;
+  const char* self_end =
+      self + (args.index.bins - 1) * args.bin_accesses + args.row_accesses.divisor;
   AnyVec a[kAnywhereUnroll], b[kAnywhereUnroll];
 #pragma unroll
   for (int u = 0; u < kAnywhereUnroll; ++u) {
     if (u >= count) from_a[u] = 0, bins[2 * u] = bins[2 * u + 1] = 0, begin[u] = 0;
-    a[u].load(self + bins[2 * u] * args.bin_units + begin[u], 0, from_a[u], self_end);
-    const bool second = u < count && entries[2 * u + 1] != entries[2 * u];
-    b[u].load(self + bins[2 * u + 1] * args.bin_units - from_a[u], from_a[u],
-              second ? kAccessBytes : 0, self_end);
+    a[u].load(self + bins[2 * u] * args.bin_accesses + begin[u], 0, from_a[u], self_end);
+    const bool has_next_row = u < count && entries[2 * u + 1] != entries[2 * u];
+    b[u].load(self + bins[2 * u + 1] * args.bin_accesses - from_a[u], from_a[u],
+              has_next_row ? kAccessBytes : 0, self_end);
   }
   launch_dependents();
 #pragma unroll

@@ -36,54 +36,54 @@ inline int64_t access_bytes(const Gather& gather) {
 }
 
 constexpr int kGatherThreads = 256;
-constexpr int kGatherUnroll = 4;  // units of a thread
-// A thread has one unit if that makes at most so many threads, by default: half of an H200.
-constexpr uint64_t kFewUnits = 132 * 1024;
+constexpr int kGatherUnroll = 4;  // accesses of a thread
+// A thread has one access if that makes at most so many threads, by default: half of an H200.
+constexpr uint64_t kFewAccesses = 132 * 1024;
 constexpr int kAnywhereUnroll = 2;  // vectors of a thread of gather_anywhere
 
 struct GatherArgs {
   const void* self = nullptr;
   void* out = nullptr;
   Index index;
-  int64_t bin_units = 0;  // from one row of self to the next
-  FastDiv units;          // of a row
-  uint64_t total_units = 0;
+  int64_t bin_accesses = 0;  // from one row of self to the next
+  FastDiv row_accesses;
+  uint64_t total_accesses = 0;
   uint64_t entries = 0;
 };
 
-// A unit is one access of a thread, or a byte of gather_anywhere.
+// An access is a load of a thread and its store, or a byte of gather_anywhere.
 struct Plan {
-  int64_t unit_bytes = 1;
-  int thread_units = 1;
+  int64_t access_bytes = 1;
+  int thread_accesses = 1;
   bool anywhere = false;  // loads vectors of rows that are not aligned
   GatherArgs args;
   LaunchShape shape;
 };
 
-// Rows have at least one byte and less than 2^30. Up to few_units units have a thread each.
-inline Plan plan(const Gather& gather, uint64_t few_units = kFewUnits) {
+// Rows have at least one byte and less than 2^30. Up to few_accesses accesses have a thread each.
+inline Plan plan(const Gather& gather, uint64_t few_accesses = kFewAccesses) {
   Plan plan;
   int64_t bytes = access_bytes(gather);
-  // One vector takes about 85 instructions, and one unit 18. If each unit has a thread, vectors are
-  // slower: 2340 rows of 31 bf16 values take 2.9 us in vectors, and 2.4 us value by value.
+  // One vector takes about 85 instructions, and one access 18. If each access has a thread, vectors
+  // are slower: 2340 rows of 31 bf16 values take 2.9 us in vectors, and 2.4 us value by value.
   plan.anywhere = bytes <= 2 && gather.row_bytes >= kAccessBytes &&
-                  static_cast<uint64_t>(gather.row_bytes / bytes * gather.entries) > few_units &&
+                  static_cast<uint64_t>(gather.row_bytes / bytes * gather.entries) > few_accesses &&
                   reinterpret_cast<uintptr_t>(gather.out) % kAccessBytes == 0;
   if (plan.anywhere) bytes = 1;
-  plan.unit_bytes = bytes;
+  plan.access_bytes = bytes;
   plan.args.self = gather.self;
   plan.args.out = gather.out;
   plan.args.index = {gather.index, gather.long_index, gather.index_stride, gather.bins};
-  plan.args.bin_units = gather.bin_bytes / bytes;
-  plan.args.units = divide_by(gather.row_bytes / bytes);
-  plan.args.total_units = static_cast<uint64_t>(gather.row_bytes / bytes * gather.entries);
+  plan.args.bin_accesses = gather.bin_bytes / bytes;
+  plan.args.row_accesses = divide_by(gather.row_bytes / bytes);
+  plan.args.total_accesses = static_cast<uint64_t>(gather.row_bytes / bytes * gather.entries);
   plan.args.entries = static_cast<uint64_t>(gather.entries);
-  plan.thread_units = plan.anywhere                        ? kAnywhereUnroll * kAccessBytes
-                      : plan.args.total_units <= few_units ? 1
-                                                           : kGatherUnroll;
+  plan.thread_accesses = plan.anywhere                              ? kAnywhereUnroll * kAccessBytes
+                         : plan.args.total_accesses <= few_accesses ? 1
+                                                                    : kGatherUnroll;
   plan.shape.threads = kGatherThreads;
-  plan.shape.blocks = static_cast<unsigned>(
-      ceil_div<uint64_t>(plan.args.total_units, uint64_t(kGatherThreads) * plan.thread_units));
+  plan.shape.blocks = static_cast<unsigned>(ceil_div<uint64_t>(
+      plan.args.total_accesses, uint64_t(kGatherThreads) * plan.thread_accesses));
   plan.shape.use_pdl = true;
   return plan;
 }

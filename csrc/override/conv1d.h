@@ -92,9 +92,9 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, cons
     // Channels-last signals are copied to channels-first order, in vain if the plan then chooses
     // ATen. With one channel per group it tries ATen only from conv1d::kDenseWeights outputs on.
     // Tap GEMMs take every convolution, but no transposed one with a stride.
-    const bool is_own =
+    const bool has_path =
         in == 1 || (conv1d::is_by_taps(is_half, groups, in, out, taps) && !of.transposed);
-    if (conv1d::is_channels_last(input) && !is_own) return Reason::kLayout;
+    if (conv1d::is_channels_last(input) && !has_path) return Reason::kLayout;
     return in <= conv1d::kMostChannels ? Reason::kTaken : Reason::kAtenIsFaster;
   });
 }
@@ -131,10 +131,10 @@ struct Convolution {
     const Tensor rows = in_rows(input, key);
     Tensor result =
         transposed
-            ? redispatch(ConvTranspose1dOwn{rows, weight, bias, stride, padding, output_padding,
-                                            groups, dilation},
+            ? redispatch(ConvTranspose1dByPath{rows, weight, bias, stride, padding, output_padding,
+                                               groups, dilation},
                          key)
-            : redispatch(Conv1dOwn{rows, weight, bias, stride, padding, dilation, groups}, key);
+            : redispatch(Conv1dByPath{rows, weight, bias, stride, padding, dilation, groups}, key);
     return result.defined() ? std::optional<Tensor>(std::move(result)) : std::nullopt;
   }
 };
@@ -172,18 +172,18 @@ struct ConvolutionBackward {
                                           Numbers output_padding, const c10::SymInt& groups,
                                           Mask mask) {
     const auto backward = [&](const Tensor& result, const Tensor& operand, Mask of) {
-      return redispatch(Conv1dBackwardOwn{result, operand, weight, stride, padding, dilation,
-                                          groups, of, std::nullopt, "none"},
+      return redispatch(Conv1dBackwardByPath{result, operand, weight, stride, padding, dilation,
+                                             groups, of, std::nullopt, "none"},
                         key);
     };
-    Gradients own;
-    auto& [grad_input, grad_weight, grad_bias] = own;
+    Gradients gradients;
+    auto& [grad_input, grad_weight, grad_bias] = gradients;
     if (transposed) {
       // The gradient is the convolution's input, and the input its result.
       if (mask[0]) {
-        grad_input = redispatch(
-            Conv1dOwn{in_rows(grad, key), weight, std::nullopt, stride, padding, dilation, groups},
-            key);
+        grad_input = redispatch(Conv1dByPath{in_rows(grad, key), weight, std::nullopt, stride,
+                                             padding, dilation, groups},
+                                key);
       }
       if (mask[1]) grad_weight = std::get<1>(backward(input, grad, {false, true, false}));
       if (mask[2] && (grad_input.defined() || grad_weight.defined())) {
@@ -194,7 +194,7 @@ struct ConvolutionBackward {
       // The gradient of the input has the layout of gpuopt's operand, and must be contiguous. It
       // does not depend on the operand's values.
       const bool apart = mask[0] && conv1d::is_channels_last(input);
-      own = backward(grad, input, {mask[0] && !apart, mask[1], mask[2]});
+      gradients = backward(grad, input, {mask[0] && !apart, mask[1], mask[2]});
       if (apart) {
         const Tensor like = unfilled(input.sizes(), input.options());
         const bool bias_left = mask[2] && !grad_bias.defined();
@@ -211,7 +211,7 @@ struct ConvolutionBackward {
       if (left[0]) grad_input = std::get<0>(others);
       if (left[1]) grad_weight = std::get<1>(others);
     }
-    return own;
+    return gradients;
   }
 };
 

@@ -17,8 +17,9 @@ struct Cumsum {
     // Most calls of a model that is bound by the host end here.
     if (self.numel() < policy::kSmallestScan && !takes_always()) return Reason::kSize;
     if (!is_plain(self) || self.dim() == 0) return Reason::kUnsupported;
-    const at::ScalarType own = self.scalar_type();
-    if (!is_measured(own) || dtype.value_or(own) != own) return Reason::kDtype;
+    const at::ScalarType input_dtype = self.scalar_type();
+    if (!is_measured(input_dtype) || dtype.value_or(input_dtype) != input_dtype)
+      return Reason::kDtype;
     // ATen raises an error in deterministic mode, before torch 2.15.
     const std::optional<int64_t> d = wrapped(dim, self);
     if (is_deterministic() || !d.has_value()) return Reason::kUnsupported;

@@ -16,8 +16,8 @@
 
 namespace gpuopt::overriding {
 
-// Whether source may be added to self: one dtype and device, no shared memory, and an address of
-// its own for every element of self.
+// Whether source may be added to self: one dtype and device, no shared memory, and different
+// addresses for all elements of self.
 inline Reason decide_addition(const Tensor& self, const Tensor& index, const Tensor& source) {
   if (!is_plain(self) || !is_plain(index) || !is_plain(source)) return Reason::kUnsupported;
   if (!is_measured(self.scalar_type())) return Reason::kDtype;

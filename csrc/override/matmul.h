@@ -29,7 +29,7 @@ inline Reason decide_dense_product(const Tensor& a, const Tensor& b, int64_t dim
 // Nothing if cuBLAS is faster.
 inline std::optional<Tensor> dense_product(c10::DispatchKeySet key, const Tensor& a,
                                            const Tensor& b) {
-  Tensor result = redispatch(MatmulOwn{a, b}, key);
+  Tensor result = redispatch(MatmulByPath{a, b}, key);
   return result.defined() ? std::optional<Tensor>(std::move(result)) : std::nullopt;
 }
 

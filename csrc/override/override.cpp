@@ -62,9 +62,10 @@ using Names = c10::List<std::string>;
 std::vector<Entry*> named(const Names& names) {
   std::vector<Entry*> found;
   for (Entry& entry : entries()) {
-    const std::string own = kOperatorNames[static_cast<size_t>(entry.replacement->op())];
+    const std::string name_of_operator =
+        kOperatorNames[static_cast<size_t>(entry.replacement->op())];
     for (const std::string& name : names) {
-      if (name == own) found.push_back(&entry);
+      if (name == name_of_operator) found.push_back(&entry);
     }
   }
   return found;

@@ -34,7 +34,7 @@ inline bool is_simple(const at::Scalar& number) {
   return std::abs(number.toDouble()) < 65504;
 }
 
-// Whether every element surely has an address of its own: each dimension steps over all that the
+// Whether surely no two elements share an address: each dimension steps over all that the
 // dimensions of smaller strides reach. at::has_internal_overlap() does not know for tensors with
 // gaps.
 inline bool has_no_overlap(const Tensor& tensor) {
@@ -51,8 +51,8 @@ inline bool has_no_overlap(const Tensor& tensor) {
   return true;
 }
 
-// Whether an out= argument has the sizes and the dtype of a result, an address of its own for every
-// element, and no memory of the other arguments.
+// Whether an out= argument has the sizes and the dtype of a result, different addresses for all
+// elements, and no memory of the other arguments.
 inline bool is_destination(const Tensor& out, at::IntArrayRef sizes, at::ScalarType dtype,
                            std::initializer_list<Tensor> arguments) {
   if (!is_plain(out) || out.layout() != at::kStrided || out.scalar_type() != dtype ||

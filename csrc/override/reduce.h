@@ -34,8 +34,9 @@ inline Reason decide_reduction(const Tensor& self, at::OptionalIntArrayRef dim, 
   // Most calls of a model that is bound by the host end here.
   if (self.numel() < policy::kSmallestReduction && !takes_always()) return Reason::kSize;
   if (!is_plain(self)) return Reason::kUnsupported;
-  const at::ScalarType own = self.scalar_type(), result = dtype.value_or(own);
-  if (!is_measured(own) || (result != own && result != at::kFloat)) return Reason::kDtype;
+  const at::ScalarType input_dtype = self.scalar_type(), result = dtype.value_or(input_dtype);
+  if (!is_measured(input_dtype) || (result != input_dtype && result != at::kFloat))
+    return Reason::kDtype;
   const std::optional<uint64_t> reduced = reduced_dims(self, dim);
   if (!reduced.has_value()) return Reason::kUnsupported;
   return unless_always([&] {

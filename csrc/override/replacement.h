@@ -73,7 +73,7 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
   Operator op() const override { return Op::kOperator; }
 
   std::unique_ptr<torch::Library> replace(c10::DispatchKey dense_key) override {
-    const c10::DispatchKey key = own_key(dense_key);
+    const c10::DispatchKey key = key_for(dense_key);
     find_beneath(key);
     auto made = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__,
                                                  static_cast<uint32_t>(__LINE__));
@@ -94,7 +94,7 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
     beneath = new c10::KernelFunction(std::move(found));
   }
 
-  static c10::DispatchKey own_key(c10::DispatchKey dense) {
+  static c10::DispatchKey key_for(c10::DispatchKey dense) {
     if constexpr (requires { Op::kSparseCsr; }) {
       return dense == c10::DispatchKey::CPU ? c10::DispatchKey::SparseCsrCPU
                                             : c10::DispatchKey::SparseCsrCUDA;
@@ -124,7 +124,7 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
     if constexpr (requires { Op::kTakes; }) {
       TORCH_CHECK_NOT_IMPLEMENTED(found != nullptr, "Could not run '", Op::Aten::name,
                                   "' with these arguments: PyTorch has no kernel for '",
-                                  own_key(settings.key), "', and torch_ops.override takes ",
+                                  key_for(settings.key), "', and torch_ops.override takes ",
                                   Op::kTakes);
     }
     return found->template call<Result, Args...>(handle(), keys, std::forward<Args>(args)...);
@@ -158,8 +158,8 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
   }
 };
 
-// An operator of ATen whose arguments are the arguments of gpuopt's operator Own.
-template <typename AtenOp, Operator op, typename Own, auto decision>
+// An operator of ATen whose arguments are the arguments of operator GpuoptOp.
+template <typename AtenOp, Operator op, typename GpuoptOp, auto decision>
 struct Same {
   using Aten = AtenOp;
   static constexpr Operator kOperator = op;
@@ -169,8 +169,8 @@ struct Same {
     return decision(args...);
   }
   template <typename... Args>
-  static typename Own::Result run(c10::DispatchKeySet key, const Args&... args) {
-    return redispatch(Own{args...}, key);
+  static typename GpuoptOp::Result run(c10::DispatchKeySet key, const Args&... args) {
+    return redispatch(GpuoptOp{args...}, key);
   }
 };
 

@@ -164,17 +164,19 @@ struct SegmentReduceBackward {
   static Tensor run(c10::DispatchKeySet key, const Tensor& grad, const Tensor& output,
                     const Tensor& data, std::string_view reduce, const TensorOption& lengths,
                     const TensorOption& offsets, int64_t, const ScalarOption&) {
-    const Tensor own = offsets_of(lengths, offsets);
+    const Tensor all_offsets = offsets_of(lengths, offsets);
     const auto expanded = [&](const Tensor& rows) {
-      return redispatch(segment::SegmentExpand{rows, own, data.size(0)}, key);
+      return redispatch(segment::SegmentExpand{rows, all_offsets, data.size(0)}, key);
     };
     if (reduce == "sum") return expanded(grad);
-    if (reduce == "mean") return expanded(grad.div(counts_of(own, grad.dim()).clamp_min(1)));
+    if (reduce == "mean")
+      return expanded(grad.div(counts_of(all_offsets, grad.dim()).clamp_min(1)));
     // Entries that equal the maximum share a positive gradient, and each have all of a negative
     // one, as in ATen. A NaN has all of it.
     const Tensor is_other = data.ne(expanded(output)).logical_and_(data.eq(data));
-    const Tensor winners = redispatch(
-        segment::SegmentReduce{is_other.logical_not().to(at::kInt), own, "sum", std::nullopt}, key);
+    const Tensor winners = redispatch(segment::SegmentReduce{is_other.logical_not().to(at::kInt),
+                                                             all_offsets, "sum", std::nullopt},
+                                      key);
     const Tensor shares = at::where(grad.gt(0), grad.div(winners.clamp_min(1)), grad);
     return expanded(shares).masked_fill_(is_other, 0);
   }

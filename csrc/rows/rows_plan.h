@@ -299,18 +299,18 @@ inline MapPlan plan(const MapProblem& problem, const Tuning& tuning = limits<Tun
   plan.args.problem = problem;
   MapProblem& map = plan.args.problem;
   const Rows out{map.out, map.features, 0};
-  if (map.map == Map::kCopy) {  // only bytes are moved, in the largest units
+  if (map.map == Map::kCopy) {  // only bytes are moved, by the widest aligned type
     const auto size = static_cast<int64_t>(size_of(map.dtype));
     const uint64_t bits = reinterpret_cast<uintptr_t>(map.out) |
                           reinterpret_cast<uintptr_t>(map.row.data) |
                           static_cast<uint64_t>(map.features * size | map.row.row * size | 8);
-    const int64_t unit = int64_t{1} << std::countr_zero(bits);
-    map.dtype = unit == 8   ? DType::kInt64
-                : unit == 4 ? DType::kInt32
-                : unit == 2 ? DType::kInt16
-                            : DType::kUInt8;
-    map.features = map.features * size / unit;
-    map.row.row = map.row.row * size / unit;
+    const int64_t bytes = int64_t{1} << std::countr_zero(bits);
+    map.dtype = bytes == 8   ? DType::kInt64
+                : bytes == 4 ? DType::kInt32
+                : bytes == 2 ? DType::kInt16
+                             : DType::kUInt8;
+    map.features = map.features * size / bytes;
+    map.row.row = map.row.row * size / bytes;
   }
   if (is_tiled(map, tuning.tiles)) {
     plan.access = Access::kTile;

@@ -27,7 +27,7 @@ class Examples {
   }
 
   // Rows of the segments. Examples that lie behind each other have one more segment each, which
-  // reaches from the own entries to the next example.
+  // reaches from the example's entries to the next example.
   Tensor rows(const Tensor& x, int64_t fill = 0) const {
     if (!folds_) return beside(x);
     const Tensor all = level_.unwrap(x).in_front(count_);
@@ -39,18 +39,18 @@ class Examples {
 
   // Numbers of entries, from 0 on in each example.
   Tensor numbers(const Tensor& x, const SymInt& entries) const {
-    const Tensor own = rows(x, /*fill=*/-1);
-    if (!folds_) return own;
-    const Tensor split = unfolded(own.to(at::kLong), rows_of_example());
+    const Tensor numbers_of_rows = rows(x, /*fill=*/-1);
+    if (!folds_) return numbers_of_rows;
+    const Tensor split = unfolded(numbers_of_rows.to(at::kLong), rows_of_example());
     return at::where(split.lt(0), -1, split.add(first_entries(split, entries))).flatten(0, 1);
   }
 
   // The offsets of the call. They are int64 where the entries of all examples are counted.
   Tensor offsets(const SymInt& entries) const {
     if (!folds_) return offsets_.value;
-    const Tensor own =
+    const Tensor clamped =
         offsets_.in_front(count_).to(at::kLong).clamp(at::Scalar(0), at::Scalar(entries));
-    const Tensor all = own.add(first_entries(own, entries)).flatten();
+    const Tensor all = clamped.add(first_entries(clamped, entries)).flatten();
     return at::cat({all, at::full_symint({1}, entries * count_, all.options())});
   }
 
@@ -73,12 +73,12 @@ class Examples {
   // Sets what belongs to no segment to 0, where a folded call has a segment for it.
   Tensor masked(const Tensor& result, const SymInt& entries) const {
     if (!folds_) return result;
-    const Tensor own = offsets_.in_front(count_);
-    const Tensor number = at::arange(at::Scalar(entries), own.options());
-    const Tensor is_outside =
-        number.lt(own.narrow(1, 0, 1))
-            .logical_or(number.ge(own.narrow_symint(1, own.sym_size(1) - 1, 1)))
-            .flatten();
+    const Tensor example_offsets = offsets_.in_front(count_);
+    const Tensor number = at::arange(at::Scalar(entries), example_offsets.options());
+    const Tensor is_outside = number.lt(example_offsets.narrow(1, 0, 1))
+                                  .logical_or(number.ge(example_offsets.narrow_symint(
+                                      1, example_offsets.sym_size(1) - 1, 1)))
+                                  .flatten();
     std::vector<SymInt> sizes(result.dim(), 1);
     sizes[0] = is_outside.sym_size(0);
     return result.masked_fill(is_outside.view_symint(sizes), 0);
@@ -106,7 +106,7 @@ class Examples {
   const VmapLevel& level_;
   Operand offsets_;
   SymInt count_;
-  bool folds_;  // whether each example has segments of its own
+  bool folds_;  // whether each example has different segments
 };
 
 Tensor reduce_vmap(const SegmentReduce& op, const VmapLevel& level, const SymInt& count) {
@@ -169,12 +169,12 @@ Tensor softmax_backward_vmap(const SegmentSoftmaxBackward& op, const VmapLevel& 
 TensorPair group_vmap(const GroupBy& op, const VmapLevel& level, const SymInt& examples) {
   const at::ScalarType dtype = check(op);
   const SymInt& bins = op.bins;
-  const Tensor own = level.unwrap(op.index).in_front(examples).to(at::kLong);
-  const Tensor folded = fold_index(own, examples, bins);
+  const Tensor index = level.unwrap(op.index).in_front(examples).to(at::kLong);
+  const Tensor folded = fold_index(index, examples, bins);
   const auto [ptr, perm] = call(GroupBy{folded, bins * examples, at::kLong});
-  const SymInt entries = own.sym_size(1);
+  const SymInt entries = index.sym_size(1);
   const Tensor first =
-      at::arange(at::Scalar(examples), own.options()).mul(at::Scalar(entries)).unsqueeze(1);
+      at::arange(at::Scalar(examples), index.options()).mul(at::Scalar(entries)).unsqueeze(1);
   const Tensor begins =
       ptr.narrow_symint(0, 0, bins * examples).view_symint({examples, bins}).sub(first);
   const Tensor ends = at::full_symint({examples, 1}, entries, begins.options());

@@ -126,7 +126,7 @@ __device__ __forceinline__ bool fill(const Table& table, const List& targets, ui
   return !*failed;
 }
 
-// Shared memory of a block. Each warp of a block may have a table of its own.
+// Shared memory of a block. Each warp of a block may have a table.
 template <bool kPerVertex>
 struct Shared {
   static constexpr uint32_t kTargets = kPerVertex ? kTableTargets / 2 : kTableTargets;
@@ -210,8 +210,8 @@ __global__ __launch_bounds__(kCountThreads, 10) void count_triangles(const Count
   };
   uint64_t found = 0;
   const unsigned warp = threadIdx.x / kWarp;
-  const uint32_t own = length_of(warp);
-  if (own > 0 && own <= kWarpTargets) {
+  const uint32_t length = length_of(warp);
+  if (length > 0 && length <= kWarpTargets) {
     found += count_vertex<kPerVertex, Warp>(plan, static_cast<int32_t>(begin + warp), shared);
   }
   __syncthreads();

@@ -46,14 +46,14 @@ inline LaunchShape shape_of(int64_t threads) {
 
 // ---------------------------------------------------------------- orientation
 
-constexpr int kRun = 8;  // neighbouring entries whose degrees a thread counts
+constexpr int kThreadEntries = 8;  // neighbouring entries whose degrees a thread counts
 
 struct OrientPlan {
   Edges edges;
   Oriented graph;
   int bits = 0;         // of a rank, and of the number that stands for no rank
   int degree_bits = 0;  // of a degree: at most twice the number of entries, in 32 bits
-  LaunchShape of_runs, of_edges, of_vertices;
+  LaunchShape of_degrees, of_edges, of_vertices;
 };
 
 inline OrientPlan plan(const Edges& edges, const Oriented& graph) {
@@ -63,7 +63,7 @@ inline OrientPlan plan(const Edges& edges, const Oriented& graph) {
   plan.bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(edges.vertices)));
   plan.degree_bits = static_cast<int>(
       std::min<int64_t>(std::bit_width(static_cast<uint64_t>(edges.count)) + 1, 32));
-  plan.of_runs = shape_of(ceil_div<int64_t>(edges.count, kRun));
+  plan.of_degrees = shape_of(ceil_div<int64_t>(edges.count, kThreadEntries));
   plan.of_edges = shape_of(edges.count);
   plan.of_vertices = shape_of(edges.vertices + 1);
   return plan;

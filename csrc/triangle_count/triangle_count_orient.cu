@@ -28,41 +28,42 @@ __device__ __forceinline__ Ends ends_of(const Edges& edges, int64_t entry) {
   return {source, target, in_range && source != target};
 }
 
-__device__ __forceinline__ int64_t own_number() {
+__device__ __forceinline__ int64_t thread_index() {
   return int64_t{blockIdx.x} * kThreads + threadIdx.x;
 }
 
 // A vertex has the degree of its entries, repeats included, as they all cost the same here. The
 // entries of a row are neighbours, and a thread adds them to its degree at once.
 __global__ __launch_bounds__(kThreads) void count_degrees(Edges edges, uint32_t* degrees) {
-  const int64_t begin = own_number() * kRun, end = min(begin + kRun, edges.count);
+  const int64_t begin = thread_index() * kThreadEntries,
+                end = min(begin + kThreadEntries, edges.count);
   int64_t last = -1;
-  uint32_t run = 0;
+  uint32_t row_entries = 0;
   for (int64_t entry = begin; entry < end; ++entry) {
     const Ends ends = ends_of(edges, entry);
     if (!ends.is_edge) continue;
     atomicAdd(degrees + ends.target, 1u);
-    if (ends.source != last && run > 0) {
-      atomicAdd(degrees + last, run);
-      run = 0;
+    if (ends.source != last && row_entries > 0) {
+      atomicAdd(degrees + last, row_entries);
+      row_entries = 0;
     }
     last = ends.source;
-    ++run;
+    ++row_entries;
   }
-  if (run > 0) atomicAdd(degrees + last, run);
+  if (row_entries > 0) atomicAdd(degrees + last, row_entries);
 }
 
 __global__ __launch_bounds__(kThreads) void write_vertex_keys(const uint32_t* degrees,
                                                               int64_t vertices, int bits,
                                                               uint64_t* keys) {
-  const int64_t vertex = own_number();
+  const int64_t vertex = thread_index();
   if (vertex < vertices) keys[vertex] = uint64_t{degrees[vertex]} << bits | vertex;
 }
 
 // ranks is the inverse of order.
 __global__ __launch_bounds__(kThreads) void write_ranks(const uint64_t* sorted, int64_t vertices,
                                                         int bits, int32_t* order, uint32_t* ranks) {
-  const int64_t rank = own_number();
+  const int64_t rank = thread_index();
   if (rank >= vertices) return;
   const auto vertex = static_cast<int32_t>(sorted[rank] & ((uint64_t{1} << bits) - 1));
   order[rank] = vertex;
@@ -73,7 +74,7 @@ __global__ __launch_bounds__(kThreads) void write_ranks(const uint64_t* sorted, 
 // the keys of all edges.
 __global__ __launch_bounds__(kThreads) void write_edge_keys(Edges edges, const uint32_t* ranks,
                                                             int bits, uint64_t* keys) {
-  const int64_t entry = own_number();
+  const int64_t entry = thread_index();
   if (entry >= edges.count) return;
   const Ends ends = ends_of(edges, entry);
   uint64_t key = static_cast<uint64_t>(edges.vertices) << bits;
@@ -86,7 +87,7 @@ __global__ __launch_bounds__(kThreads) void write_edge_keys(Edges edges, const u
 
 __global__ __launch_bounds__(kThreads) void write_edges(const uint64_t* keys, const int64_t* count,
                                                         int bits, Oriented graph) {
-  const int64_t edge = own_number();
+  const int64_t edge = thread_index();
   if (edge >= graph.capacity) return;
   int32_t source = -1, target = -1;
   if (edge < *count && keys[edge] >> bits < static_cast<uint64_t>(graph.vertices)) {
@@ -99,7 +100,7 @@ __global__ __launch_bounds__(kThreads) void write_edges(const uint64_t* keys, co
 
 __global__ __launch_bounds__(kThreads) void write_ptr(const uint64_t* keys, const int64_t* count,
                                                       int bits, Oriented graph) {
-  const int64_t rank = own_number();
+  const int64_t rank = thread_index();
   if (rank > graph.vertices) return;
   int64_t low = 0, high = *count;
   while (low < high) {
@@ -116,7 +117,7 @@ __global__ __launch_bounds__(kThreads) void write_ptr(const uint64_t* keys, cons
 }  // namespace
 
 cudaError_t launch(const OrientPlan& plan, Workspace& workspace, cudaStream_t stream) {
-  const auto& [edges, graph, bits, degree_bits, of_runs, of_edges, of_vertices] = plan;
+  const auto& [edges, graph, bits, degree_bits, of_degrees, of_edges, of_vertices] = plan;
   const auto keys_of = [&](int64_t count) {
     return static_cast<uint64_t*>(workspace.allocate(sizeof(uint64_t) * count));
   };
@@ -130,7 +131,7 @@ cudaError_t launch(const OrientPlan& plan, Workspace& workspace, cudaStream_t st
   const auto then = [&](auto kernel, const LaunchShape& shape, const auto&... arguments) {
     if (error == cudaSuccess) error = launch_kernel(kernel, shape, stream, arguments...);
   };
-  then(count_degrees, of_runs, edges, degrees);
+  then(count_degrees, of_degrees, edges, degrees);
   then(write_vertex_keys, of_vertices, degrees, edges.vertices, bits, by_degree[0]);
   if (error != cudaSuccess) return error;
   error = sort_keys(by_degree, edges.vertices, bits + degree_bits, workspace, stream);

@@ -199,7 +199,7 @@ inline void plan_pixels(const Windows& windows, BackwardChoice& choice) {
 inline BackwardChoice choose_backward(const Problem& problem, const Device& device,
                                       const Tuning& tuning) {
   BackwardChoice choice;
-  // uint8 gradients are not loaded in vectors: each value has a 32-bit sum of its own.
+  // uint8 gradients are not loaded in vectors: each value has a 32-bit sum.
   choice.layout = make_layout(problem, size_of(problem.dtype) == 1 ? 1 : kAccessBytes);
   const Layout& layout = choice.layout;
   const Windows windows = find_windows(problem, layout, device);

@@ -50,7 +50,7 @@ inline ForwardChoice choose_forward(const Problem& problem, const Device& device
   const bool words = layout.pixel_stride == 1 && alignment_of_rows(problem, layout) >= word_bytes &&
                      (choice.repeat == width.factor || choice.repeat == vec_units);
   const bool whole_vecs = layout.unit_bytes == kAccessBytes;  // wide pixels
-  // Where every vector has a resident thread of its own, two vectors per thread are slower.
+  // Where every vector has a resident thread, two vectors per thread are slower.
   const int64_t resident = int64_t{2048} * device.sms;
   choice.vecs_at_once = choice.vecs <= resident ? 1 : kVecsAtOnce;
   if (rows_of_vecs && (whole_vecs || (choice.repeat > 1 && words))) {

@@ -320,7 +320,7 @@ def test_update_is_compiled_without_a_break():
     x, state, w = _signal(2, 3, 4), _signal(5, 3, 6), _signal(3, 3)
     for seqlens, indices in ((None, None), (torch.tensor([4, 9]), torch.tensor([3, -1]))):
         states = [(state if indices is not None else state[:2]).clone() for _ in range(2)]
-        outs = [function(x, own, w, seqlens, indices) for function, own in zip((call, compiled), states)]
+        outs = [function(x, state, w, seqlens, indices) for function, state in zip((call, compiled), states)]
         torch.testing.assert_close(outs[1], outs[0])
         assert torch.equal(*states)
 

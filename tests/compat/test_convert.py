@@ -14,7 +14,7 @@ import torch_ops
 from ..support.params import each_device
 
 
-class OwnConv1d(nn.Conv1d):
+class SubclassedConv1d(nn.Conv1d):
     """A user's subclass."""
 
 
@@ -23,7 +23,7 @@ def _model() -> nn.Sequential:
         nn.Conv1d(4, 8, 3, padding=1, groups=4),
         nn.BatchNorm1d(8),
         nn.Sequential(nn.Conv1d(8, 8, 5, padding="same", padding_mode="circular", groups=8, bias=False), nn.SiLU()),
-        OwnConv1d(8, 8, 1),
+        SubclassedConv1d(8, 8, 1),
         nn.ConvTranspose1d(8, 4, 4, stride=2, padding=1, groups=4),
         nn.Conv2d(1, 1, 1),
         nn.Upsample(scale_factor=2),
@@ -40,7 +40,14 @@ def _signal_model() -> nn.Sequential:
 def test_what_is_converted():
     model = _model()
     assert torch_ops.convert(model) is model
-    wanted = [torch_ops.nn.Conv1d, nn.BatchNorm1d, nn.Sequential, OwnConv1d, torch_ops.nn.ConvTranspose1d, nn.Conv2d]
+    wanted = [
+        torch_ops.nn.Conv1d,
+        nn.BatchNorm1d,
+        nn.Sequential,
+        SubclassedConv1d,
+        torch_ops.nn.ConvTranspose1d,
+        nn.Conv2d,
+    ]
     wanted += [torch_ops.nn.Upsample, torch_ops.nn.Upsample, nn.Upsample]
     assert [type(module) for module in model] == wanted and type(model[2][0]) is torch_ops.nn.Conv1d
     torch_ops.convert(model)
@@ -56,10 +63,10 @@ def test_results_and_gradients_are_the_same(device, training):
     x = torch.randn(2, 4, 20, device=device)
     found = []
     for function in (lambda m: m, torch_ops.convert, lambda m: torch_ops.convert(m, reverse=True)):
-        own = function(copy.deepcopy(model))
-        out = own(x)
+        converted = function(copy.deepcopy(model))
+        out = converted(x)
         out.square().sum().backward()
-        found.append([out, *(p.grad for p in own.parameters())])
+        found.append([out, *(p.grad for p in converted.parameters())])
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(found[2], found[0])
 

@@ -51,7 +51,7 @@ def test_what_is_measured(without_a_clock):
 
 
 @pytest.mark.parametrize(
-    ("aten", "own", "is_own"),
+    ("aten", "gpuopt", "is_faster"),
     [
         (Fastest(1.0, 0.2), Fastest(0.7, 0.2), True),
         (Fastest(1.0, 0.2), Fastest(0.9, 0.2), False),  # two measurements of one kernel may differ as much
@@ -60,16 +60,16 @@ def test_what_is_measured(without_a_clock):
         (Fastest(0.2, 1.0), Fastest(0.1, 0.9), True),
     ],
 )
-def test_gpuopts_operator_must_have_faster_kernels(monkeypatch, aten, own, is_own):
+def test_gpuopts_operator_must_have_faster_kernels(monkeypatch, aten, gpuopt, is_faster):
     def fastest(step, idle=0.0):
-        return own if getattr(step, "args", ()) == (True,) else aten
+        return gpuopt if getattr(step, "args", ()) == (True,) else aten
 
     monkeypatch.setattr(convolution, "_fastest", fastest)
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     layer = Layer(False, (1,), (0,), (1,), (0,), 1)
     times = MEASURE(layer, (2, 4, 16), (6, 4, 3), True, torch.float32, torch.device("cpu"), (False, False))
-    assert times.own == (is_own, is_own)
-    assert times.contiguous == times.channels_last == (own if is_own else aten).ms
+    assert times.by_gpuopt == (is_faster, is_faster)
+    assert times.contiguous == times.channels_last == (gpuopt if is_faster else aten).ms
 
 
 def test_a_layout_that_fails_is_not_chosen(without_a_clock, monkeypatch):

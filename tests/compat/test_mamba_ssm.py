@@ -201,9 +201,9 @@ def _layer_by_parts(xz, conv1d_weight, conv1d_bias, x_proj_weight, delta_proj_we
     """The definition of mamba_inner_fn in PyTorch's operators. A loop over positions computes the scan."""
     x, z = xz[:, :4], xz[:, 4:]
     x = functional.silu(functional.conv1d(functional.pad(x, (2, 0)), conv1d_weight, conv1d_bias, groups=4))
-    low, own_B, own_C = torch.einsum("rd,bdl->brl", x_proj_weight, x).split([2, 3, 3], 1)
-    B = own_B + torch.as_tensor(B_proj_bias, device=xz.device).reshape(-1, 1) if B is None else B
-    C = own_C + torch.as_tensor(C_proj_bias, device=xz.device).reshape(-1, 1) if C is None else C
+    low, projected_B, projected_C = torch.einsum("rd,bdl->brl", x_proj_weight, x).split([2, 3, 3], 1)
+    B = projected_B + torch.as_tensor(B_proj_bias, device=xz.device).reshape(-1, 1) if B is None else B
+    C = projected_C + torch.as_tensor(C_proj_bias, device=xz.device).reshape(-1, 1) if C is None else C
     delta = torch.einsum("dr,brl->bdl", delta_proj_weight, low)
     if norms is not None:
         B, C, delta = (
@@ -264,11 +264,11 @@ def test_layer_with_complex_states(device, last, given):
     def by_parts(xz, conv1d_weight, conv1d_bias, x_proj_weight, delta_proj_weight, out_proj_weight, out_proj_bias, A, D,
                  delta_bias, B=None, C=None, B_proj_bias=None, C_proj_bias=None):  # fmt: skip
         x = functional.silu(functional.conv1d(functional.pad(xz[:, :4], (2, 0)), conv1d_weight, conv1d_bias, groups=4))
-        low, own_B, own_C = torch.einsum("rd,bdl->brl", x_proj_weight, x).split([2, 6, 6], 1)
+        low, projected_B, projected_C = torch.einsum("rd,bdl->brl", x_proj_weight, x).split([2, 6, 6], 1)
         matrices = []
-        for matrix, own, bias in ((B, own_B, B_proj_bias), (C, own_C, C_proj_bias)):
-            own = own if bias is None else own + bias[:, None]
-            in_turn = torch.stack([own[:, 0::2], own[:, 1::2]], 3).flatten(2)
+        for matrix, projected, bias in ((B, projected_B, B_proj_bias), (C, projected_C, C_proj_bias)):
+            projected = projected if bias is None else projected + bias[:, None]
+            in_turn = torch.stack([projected[:, 0::2], projected[:, 1::2]], 3).flatten(2)
             matrices.append(in_turn if matrix is None else matrix)
         delta = torch.einsum("dr,brl->bdl", delta_proj_weight, low)
         out, _ = _looped(x, delta, A, *matrices, D, xz[:, 4:], delta_bias, True)

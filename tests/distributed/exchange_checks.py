@@ -62,7 +62,7 @@ def compare(
         same(f"result {i}", one, other)
     leaves = [[t for t in of if t is not None and t.requires_grad] for of in (plain, shards)]
     gradients = [
-        torch.autograd.grad(weighed(result), own) for result, own in ((expected, leaves[0]), (found, leaves[1]))
+        torch.autograd.grad(weighed(result), leaf) for result, leaf in ((expected, leaves[0]), (found, leaves[1]))
     ]
     for i, (other, one) in enumerate(zip(*gradients)):
         same(f"gradient {i}", one, other)
@@ -303,8 +303,8 @@ def errors(mesh: DeviceMesh) -> None:
     csr = matrix(8, 8, True, 6)
     refused(ValueError, "expected a ShardedCSR, got a CSR", distributed.spmm, csr, sharded(random(8, 4), 0))
     refused(TypeError, "rows must be a sparse matrix", distributed.ShardedCSR, csr.to_torch(), mesh)
-    own = rows_of(csr, 0, 3 if mesh.get_local_rank() == 0 else 4)
-    refused(ValueError, "rows must be those of a shard", distributed.ShardedCSR, own, mesh)
+    local_rows = rows_of(csr, 0, 3 if mesh.get_local_rank() == 0 else 4)
+    refused(ValueError, "rows must be those of a shard", distributed.ShardedCSR, local_rows, mesh)
     chunk = 8 // mesh.size()
     whole = distributed.ShardedCSR(rows_of(csr, *(chunk * (mesh.get_local_rank() + i) for i in (0, 1))), mesh)
     refused(ValueError, "sharded as the matrix", distributed.spmm, whole, sharded(random(8, 4), 1))

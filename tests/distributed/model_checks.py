@@ -60,14 +60,14 @@ def steps(ranks: int, mesh: DeviceMesh, wrap: Callable[[nn.Module], nn.Module]) 
     torch.manual_seed(3)
     model, x = Mixer().double(), torch.randn(4, 6, 12, dtype=torch.float64)
     expected = trained(copy.deepcopy(model), x)
-    own = x.chunk(ranks)[mesh.get_local_rank()]
+    part = x.chunk(ranks)[mesh.get_local_rank()]
     for with_override in (False, True):
         wrapped = wrap(copy.deepcopy(model))
         if with_override:
             with torch_ops.override():
-                found = trained(wrapped, own)
+                found = trained(wrapped, part)
         else:
-            found = trained(wrapped, own)
+            found = trained(wrapped, part)
         assert found.keys() == expected.keys()
         for name in expected:
             same(name, found[name], expected[name])

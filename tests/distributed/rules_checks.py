@@ -191,13 +191,13 @@ def on_mesh(mesh: DeviceMesh) -> dict[str, Any]:
         for op, sample, differentiates in calls(case, mesh.device_type):
             if any(t.device.type != mesh.device_type for t in sample.tensors):
                 continue
-            own = tried.setdefault(str(op), set())
+            tried_choices = tried.setdefault(str(op), set())
             trial = None
             replicated = sample.map(lambda t: distribute_tensor(t.detach(), mesh, [Replicate()]))
             for choice in _sharding.choices(op, *specs_of(replicated.args, replicated.kwargs)):
-                if text_of(choice) in own or not shardable(sample.tensors, choice, mesh.size()):
+                if text_of(choice) in tried_choices or not shardable(sample.tensors, choice, mesh.size()):
                     continue
-                own.add(text_of(choice))
+                tried_choices.add(text_of(choice))
                 try:
                     trial = trial or Trial(op, sample, mesh, differentiates and mesh.size() == 2)
                     trial.check(choice, limit_of(op, sample, choice))

@@ -261,13 +261,13 @@ def test_cache_keys():
 
 
 def test_the_pass_of_a_user():
-    x, own = rows("cpu", torch.float32, 5, 4), CountedPass()
+    x, user_pass = rows("cpu", torch.float32, 5, 4), CountedPass()
     graphs = Graphs()
-    with config.patch(post_grad_custom_post_pass=own):
+    with config.patch(post_grad_custom_post_pass=user_pass):
         with override("cpu"), override("cpu", "index_put"):
             gradients_of(torch.compile(gathered, backend=graphs), [x])
-        assert config.post_grad_custom_post_pass is own
-    assert own.calls == 2 and len(graphs.calls()) == 1
+        assert config.post_grad_custom_post_pass is user_pass
+    assert user_pass.calls == 2 and len(graphs.calls()) == 1
 
 
 def test_a_pass_that_is_installed_later():
@@ -279,12 +279,12 @@ def test_a_pass_that_is_installed_later():
         with override("cpu"):
             (before,) = passes()
 
-            def own(graph):
+            def user_pass(graph):
                 before(graph)
 
-            config.post_grad_custom_post_pass = own
+            config.post_grad_custom_post_pass = user_pass
             gradients_of(compiled, [x])
-        assert config.post_grad_custom_post_pass is own
+        assert config.post_grad_custom_post_pass is user_pass
         gradients_of(compiled, [x])
     assert len(graphs.graphs) == 4 and len(graphs.calls()) == 1
 

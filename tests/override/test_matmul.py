@@ -93,8 +93,8 @@ def test_gradients_are_taken(device):
     with override(device, (), matmul="3xtf32"), counted() as calls:
         ours = torch.autograd.grad((a @ b).square().sum(), (a, b))
     assert calls["matmul"] == {"taken": 3}
-    for own, other in zip(ours, exact, strict=True):
-        near(device, own, other.double())
+    for result, other in zip(ours, exact, strict=True):
+        near(device, result, other.double())
 
 
 def test_unknown_precisions():

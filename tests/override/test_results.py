@@ -114,7 +114,7 @@ def test_errors_of_the_cases(case, device):
 INDEX = [0, 3, 3, 1, 0, 3]
 
 
-def own_calls(device, dtype, padding=True):
+def calls_by_gpuopt(device, dtype, padding=True):
     """(operator, function, differentiable operands): calls that no case makes. The gradient of an embedding's padding is zero by
     definition, and not that of the function."""
     index = torch.tensor(INDEX, device=device)
@@ -189,7 +189,7 @@ def test_results_and_gradients_of_other_calls(device, dtype, deterministic):
     failures = Failures()
     seen = set()
     with deterministic_algorithms(deterministic):
-        for k, (name, function, operands) in enumerate(own_calls(device, dtype)):
+        for k, (name, function, operands) in enumerate(calls_by_gpuopt(device, dtype)):
             with failures.sample(f"{k} {name}"):
                 want = gradients_of(function, operands)
                 with counted() as calls, override(device):
@@ -225,7 +225,7 @@ def test_an_index_out_of_range_is_refused():
 @each_device
 def test_gradcheck(device):
     failures = Failures()
-    for k, (name, function, operands) in enumerate(own_calls(device, torch.float64, padding=False)):
+    for k, (name, function, operands) in enumerate(calls_by_gpuopt(device, torch.float64, padding=False)):
         with failures.sample(f"{k} {name}"), override(device):
             leaves = [t.clone().requires_grad_() for t in operands]
             torch.autograd.gradcheck(function, leaves, nondet_tol=1e-9)
@@ -237,7 +237,7 @@ def test_gradcheck(device):
 @each_device
 def test_vmap(device):
     failures, taken = Failures(), 0
-    for k, (name, function, operands) in enumerate(own_calls(device, torch.float32)):
+    for k, (name, function, operands) in enumerate(calls_by_gpuopt(device, torch.float32)):
         batches = [torch.stack([t, t + 1, 2 * t]) for t in operands]
         if operands[0].dim() == 4:
             continue  # vmap does not support memory formats

@@ -125,9 +125,9 @@ def problem_of(
     """
     sizes = size, output_size(size, taps, stride, padding, dilation)
     signals = []
-    for i, (own, length) in enumerate(zip(channels, sizes)):
-        strides = strides_of(layouts[i], batch, groups * own, length, 16 // ITEM[dtype])
-        signals.append(Signal((i + 1 << 40) + offsets[i] * ITEM[dtype], *strides, own, length))
+    for i, (group_channels, length) in enumerate(zip(channels, sizes)):
+        strides = strides_of(layouts[i], batch, groups * group_channels, length, 16 // ITEM[dtype])
+        signals.append(Signal((i + 1 << 40) + offsets[i] * ITEM[dtype], *strides, group_channels, length))
     ci, co = channels
     weight = Weight(3 << 40, co * ci * taps, ci * taps, taps, 1)
     return Problem(*signals, weight, 0, 1, dtype, batch, groups, taps, stride, padding[0], dilation)

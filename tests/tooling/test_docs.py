@@ -96,6 +96,36 @@ def test_rules_notice(tmp_path, monkeypatch, text, found):
     assert [fault.partition(": ")[2] for fault in words.faults(page)] == found
 
 
+SAYS = words.NAMES["own"]
+
+
+@pytest.mark.parametrize(
+    "path, text, found",
+    [
+        ("csrc/matmul/a.cuh", "int own_row = 0;  // own\n", [f'"own_row": {SAYS}']),
+        ("csrc/matmul/a.h", "constexpr int kOwnRows = f(is_own);\n", [f'"is_own": {SAYS}', f'"kOwnRows": {SAYS}']),
+        ("csrc/matmul/a.h", 'check(owner, kOwner, "own", /*own=*/1, Downsample());\n', []),
+        ("torch_ops/a.py", 'own = "own"  # own\n', [f'"own": {SAYS}']),
+        ("tests/a.py", "own = 0\n", []),
+        (f"{words.NAMES_LEFT[0]}a.h", "int own = 0;\n", []),
+    ],
+)
+def test_rules_of_names_notice(tmp_path, monkeypatch, path, text, found):
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    source = tmp_path / path
+    source.parent.mkdir(parents=True)
+    source.write_text(text)
+    assert [fault.partition(": ")[2] for fault in words.faults(source)] == found
+
+
+def test_names_are_left_only_where_there_are_some():
+    for left in words.NAMES_LEFT:
+        checked = [p for p in words.pages([left]) if p.suffix != ".md"]
+        reads = {".py": words._python_names}
+        found = [n for p in checked for _, n in reads.get(p.suffix, words._native_names)(p.read_text())]
+        assert any(words.words_of(name) & words.NAMES.keys() for name in found), f"{left} needs no exception"
+
+
 def test_stubs_are_those_of_the_schemas():
     assert stubs.STUB.read_text() == stubs.formatted(stubs.stub()), "python -m tools.stubs"
     assert set(dir(ops)) == set(re.findall(r"^def (\w+)", stubs.STUB.read_text(), re.MULTILINE))

@@ -339,12 +339,13 @@ def test_templates_are_learned():
 def test_the_most_and_the_least_similar_images_are_of_their_own_digit():
     part, _ = similarity.load("cpu")
     means = similarity.class_means(part)
-    own, most, least = similarity.extremes(part, means)
-    torch.testing.assert_close(own, similarity.cosines(part.images, means).gather(1, part.labels[:, None])[:, 0])
+    cosines, most, least = similarity.extremes(part, means)
+    torch.testing.assert_close(cosines, similarity.cosines(part.images, means).gather(1, part.labels[:, None])[:, 0])
     assert part.labels[most].tolist() == part.labels[least].tolist() == list(range(10))
     for digit in range(10):
         assert (
-            own[most[digit]] == own[part.labels == digit].max() and own[least[digit]] == own[part.labels == digit].min()
+            cosines[most[digit]] == cosines[part.labels == digit].max()
+            and cosines[least[digit]] == cosines[part.labels == digit].min()
         )
 
 

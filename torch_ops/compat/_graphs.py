@@ -135,9 +135,9 @@ class _KeptPair(Pair):
         self._made_of = sources, key
 
     def add_transpose(self, columns: int) -> None:
-        self.transpose = transposed(self.own, columns)
+        self.transpose = transposed(self.matrix, columns)
         sources, key = self._made_of
-        _ops._structure_keep.default(sources, f"{_OWNER} {key}", [*self.own, *self.transpose])
+        _ops._structure_keep.default(sources, f"{_OWNER} {key}", [*self.matrix, *self.transpose])
 
 
 def _matrix(sources: Sequence[Tensor], key: str, shape: tuple[int, int], make: Callable[[], CSR | None]) -> CSR | None:

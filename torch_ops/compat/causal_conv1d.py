@@ -262,12 +262,12 @@ def _convolve_sequences(
 ) -> Tensor:
     channels, taps = weight.shape
     line = _with_states(x, states, taps)
-    is_own = _sequences_with_states(seq_idx, taps).unfold(1, taps, 1) == seq_idx[..., None]  # (N, L, K)
+    same_sequence = _sequences_with_states(seq_idx, taps).unfold(1, taps, 1) == seq_idx[..., None]  # (N, L, K)
     # The copies (N, C, L * K), with the channels innermost in memory if they are in x.
     if line.stride(1) == 1:
-        copies = torch.where(is_own[..., None], line.mT.unfold(1, taps, 1).mT, 0).flatten(1, 2).mT
+        copies = torch.where(same_sequence[..., None], line.mT.unfold(1, taps, 1).mT, 0).flatten(1, 2).mT
     else:
-        copies = torch.where(is_own[:, None], line.unfold(2, taps, 1), 0).flatten(2)
+        copies = torch.where(same_sequence[:, None], line.unfold(2, taps, 1), 0).flatten(2)
     out = conv1d_act(copies, weight[:, None], bias, taps, groups=channels, activation=activation)
     return out.masked_fill_((seq_idx < 0)[:, None], 0)
 
@@ -298,9 +298,9 @@ def _final_states(x: Tensor, states: Tensor | None, seq_idx: Tensor | None, taps
     end = torch.where(seq_idx >= 0, numbers, 0).amax(1, keepdim=True)
     taken = end + torch.arange(size, device=x.device)  # (N, K - 1), indices of _with_states(x, states, taps)
     sequences = _sequences_with_states(seq_idx, taps)
-    is_own = sequences.gather(1, taken) == sequences.gather(1, end + size - 1)
+    same_sequence = sequences.gather(1, taken) == sequences.gather(1, end + size - 1)
     final = _with_states(x, states, taps).gather(2, taken[:, None].expand(-1, x.shape[1], -1))
-    return torch.where(is_own[:, None], final, 0).to(x.dtype)
+    return torch.where(same_sequence[:, None], final, 0).to(x.dtype)
 
 
 def _slots(cache_seqlens: Tensor, first: int, end: int, state: Tensor) -> Tensor:

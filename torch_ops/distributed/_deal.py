@@ -31,13 +31,13 @@ def _dealt(buckets: int, ranks: int) -> list[list[Block]]:
     """The pairs of each rank."""
     pairs: list[list[Block]] = [[] for _ in range(ranks)]
     load = [0] * ranks
-    own: list[set[int]] = [set() for _ in range(ranks)]
+    buckets_of_rank: list[set[int]] = [set() for _ in range(ranks)]
     different = [(i, j) for i in range(buckets) for j in range(i + 1, buckets)]
     for pair in [*different, *((i, i) for i in range(buckets))]:
-        rank = min(range(ranks), key=lambda r: (load[r], len({*pair} - own[r]), r))
+        rank = min(range(ranks), key=lambda r: (load[r], len({*pair} - buckets_of_rank[r]), r))
         pairs[rank].append(pair)
         load[rank] += len({*pair})
-        own[rank] |= {*pair}
+        buckets_of_rank[rank] |= {*pair}
     return pairs
 
 
@@ -76,14 +76,16 @@ class Deal:
     def blocks(self, rank: int) -> list[Block]:
         return sorted({block for i, j in self.pairs[rank] for block in ((i, j), (j, i))})
 
-    def own_buckets(self, rank: int) -> list[int]:
+    def buckets_of(self, rank: int) -> list[int]:
         return sorted({bucket for pair in self.pairs[rank] for bucket in pair})
 
     @functools.cached_property
     def sharers(self) -> list[list[int]]:
         """The ranks that have edges of each bucket's vertices."""
-        own = [set(self.own_buckets(rank)) for rank in range(self.ranks)]
-        return [[rank for rank in range(self.ranks) if bucket in own[rank]] for bucket in range(self.buckets)]
+        buckets_of_ranks = [set(self.buckets_of(rank)) for rank in range(self.ranks)]
+        return [
+            [rank for rank in range(self.ranks) if bucket in buckets_of_ranks[rank]] for bucket in range(self.buckets)
+        ]
 
     @property
     def copies(self) -> float:
@@ -93,7 +95,7 @@ class Deal:
     def needed(self, rank: int, step: int) -> list[Block]:
         """The blocks of targets that a rank needs in a step."""
         k = (rank + step) % self.buckets
-        return [(bucket, k) for bucket in self.own_buckets(rank)]
+        return [(bucket, k) for bucket in self.buckets_of(rank)]
 
     def received(self, rank: int, step: int) -> list[tuple[int, Block]]:
         """The blocks that come from other ranks, and these ranks."""

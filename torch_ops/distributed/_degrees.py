@@ -20,13 +20,13 @@ class Degrees:
 
     def __init__(self, ends: Iterator[Tensor], length: int, deal: Deal, peers: Peers, device: torch.device) -> None:
         self.deal, self.peers, self.length = deal, peers, length
-        self.own = deal.own_buckets(peers.rank)
+        self.rank_buckets = deal.buckets_of(peers.rank)
         self._slots = torch.zeros(deal.buckets, dtype=torch.int64, device=device)
-        self._slots[self.own] = torch.arange(len(self.own), device=device)
-        self._buckets = torch.tensor(self.own, device=device)
-        size = len(self.own) * length
+        self._slots[self.rank_buckets] = torch.arange(len(self.rank_buckets), device=device)
+        self._buckets = torch.tensor(self.rank_buckets, device=device)
+        size = len(self.rank_buckets) * length
         local = sum(torch.bincount(self.index(end), minlength=size) for end in ends)
-        self.of = self._summed(local.int().view(len(self.own), length)).flatten()
+        self.of = self._summed(local.int().view(len(self.rank_buckets), length)).flatten()
 
     def index(self, vertex: Tensor) -> Tensor:
         """Where a hashed vertex is in `of`."""
@@ -38,7 +38,7 @@ class Degrees:
     def numbered(self) -> tuple[Tensor, dict[int, int]]:
         """The number of each vertex among the vertices of its bucket that have an edge, in the order of degrees, and how many there are."""
         numbers, rows = [], {}
-        for bucket, degrees in zip(self.own, self.of.view(len(self.own), self.length), strict=True):
+        for bucket, degrees in zip(self.rank_buckets, self.of.view(len(self.rank_buckets), self.length), strict=True):
             rows[bucket] = int(torch.count_nonzero(degrees))
             order = degrees.argsort(stable=True)
             number = torch.empty_like(order)
@@ -52,9 +52,9 @@ class Degrees:
         def part(bucket: int) -> tuple[int, slice]:
             sharers = self.deal.sharers[bucket]
             begin, end = (self.length * (sharers.index(adder) + k) // len(sharers) for k in (0, 1))
-            return self.own.index(bucket), slice(begin, end)
+            return self.rank_buckets.index(bucket), slice(begin, end)
 
-        return [part(bucket) for bucket in self.own if other in self.deal.sharers[bucket]]
+        return [part(bucket) for bucket in self.rank_buckets if other in self.deal.sharers[bucket]]
 
     def _summed(self, local: Tensor) -> Tensor:
         """Ranks that share a bucket add a part of its degrees each, and send the sums to the others."""

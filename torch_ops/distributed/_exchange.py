@@ -69,19 +69,19 @@ class _Window(torch.autograd.Function):
 
 
 def _moved(x: Tensor, dim: int, line: Line, held: list[Range], wanted: list[Range], adds: bool) -> Tensor:
-    own, aim = held[line.rank], wanted[line.rank]
+    held_range, wanted_range = held[line.rank], wanted[line.rank]
     rows = x.movedim(dim, 0)
     others = [r for r in range(line.ranks) if r != line.rank]
-    to = [overlap(own, wanted[r]) if r in others else (0, 0) for r in range(line.ranks)]
-    come = [overlap(held[r], aim) if r in others else (0, 0) for r in range(line.ranks)]
-    sent = torch.cat([rows[a - own[0] : b - own[0]] for a, b in to])
+    to = [overlap(held_range, wanted[r]) if r in others else (0, 0) for r in range(line.ranks)]
+    come = [overlap(held[r], wanted_range) if r in others else (0, 0) for r in range(line.ranks)]
+    sent = torch.cat([rows[a - held_range[0] : b - held_range[0]] for a, b in to])
     came = line.send(sent, [b - a for a, b in to], [b - a for a, b in come]).split([b - a for a, b in come])
-    kept = overlap(own, aim)
-    parts = [*zip(come, came), (kept, rows[kept[0] - own[0] : kept[1] - own[0]])]
+    kept = overlap(held_range, wanted_range)
+    parts = [*zip(come, came), (kept, rows[kept[0] - held_range[0] : kept[1] - held_range[0]])]
     if adds:
-        result = rows.new_zeros((aim[1] - aim[0], *rows.shape[1:]))
+        result = rows.new_zeros((wanted_range[1] - wanted_range[0], *rows.shape[1:]))
         for (a, b), part in parts:
-            result[a - aim[0] : b - aim[0]] += part
+            result[a - wanted_range[0] : b - wanted_range[0]] += part
     else:
         filled = sorted((r for r in parts if r[0][0] < r[0][1]), key=lambda r: r[0])
         result = torch.cat([part for _, part in filled]) if filled else rows[:0]

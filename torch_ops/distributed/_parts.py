@@ -55,8 +55,8 @@ class Parts:
             raise ValueError(
                 f"{self.op}: all tensors must be on one mesh: expected {self.mesh}, got {tensor.device_mesh}"
             )
-        for own, placement in zip(tensor.placements, wanted):
-            if own != placement and not own.is_replicate():
+        for given, placement in zip(tensor.placements, wanted):
+            if given != placement and not given.is_replicate():
                 raise ValueError(f"{self.op}: {name}: expected placements {tuple(wanted)}, got {tensor.placements}")
         gradients = [
             Partial("sum") if sharded is not None and sharded not in axes else placement

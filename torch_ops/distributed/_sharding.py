@@ -203,8 +203,8 @@ def _whole(rule: Rule, op: str, call: Call, axes: _Axes) -> set[str]:
         if call[argument] == value:
             continue
         found |= set(names.split())
-        for name, own in axes.of.items():
-            sharded = {own[p.dim] for p in call[name].placements if isinstance(p, Shard)}
+        for name, letters in axes.of.items():
+            sharded = {letters[p.dim] for p in call[name].placements if isinstance(p, Shard)}
             if sharded & found:
                 raise NotImplementedError(
                     f"gpuopt::{op}: {argument} must be {value} where channels of DTensors are sharded: expected {value}, got "

@@ -132,7 +132,7 @@ def conv1d(
         ValueError: placements do not match as above, or a rank would have a part of a group.
         RuntimeError: as :func:`torch_ops.conv1d`.
     """
-    parts, axes, weights, results, own = _parts_of("conv1d", input, weight, groups, 0)
+    parts, axes, weights, results, local_groups = _parts_of("conv1d", input, weight, groups, 0)
     stride, dilation = _one(stride), _one(dilation)
     ends = _ends(padding, weight.shape[-1], dilation)
     length = input.shape[-1]
@@ -146,7 +146,7 @@ def conv1d(
         None if bias is None else parts.local("bias", bias, weights[0]),
         line,
         length,
-        (stride, ends, dilation, own, activation, outputs),
+        (stride, ends, dilation, local_groups, activation, outputs),
     )
     return parts.whole(out, results, (*input.shape[:-2], weight.shape[0], outputs))
 
@@ -193,7 +193,7 @@ def conv_transpose1d(
     Returns:
         DTensor with the placements of ``input``. Otherwise as :func:`conv1d`.
     """
-    parts, axes, weights, results, own = _parts_of("conv_transpose1d", input, weight, groups, 1)
+    parts, axes, weights, results, local_groups = _parts_of("conv_transpose1d", input, weight, groups, 1)
     stride, padding, dilation = _one(stride), _one(padding), _one(dilation)
     more = _one(output_padding)
     length, span = input.shape[-1], dilation * (weight.shape[-1] - 1) + 1
@@ -204,7 +204,7 @@ def conv_transpose1d(
     line = parts.line("L")
     sizes = (*input.shape[:-2], channels, outputs)
     if line is None:
-        out = _ops.conv_transpose1d.default(x, w, b, [stride], [padding], [more], own, [dilation])
+        out = _ops.conv_transpose1d.default(x, w, b, [stride], [padding], [more], local_groups, [dilation])
         return parts.whole(out, results, sizes)
     needed = [
         _inside((-(-(first + padding - span + 1) // stride), (last - 1 + padding) // stride + 1), length)
@@ -215,9 +215,9 @@ def conv_transpose1d(
     x = window(x, x.dim() - 1, length, line, needed)
     (first, last), (begin, end) = line.parts(outputs)[line.rank], needed[line.rank]
     if first == last or begin == end:
-        out = _nothing(x, w.shape[1] * own, x, w)
+        out = _nothing(x, w.shape[1] * local_groups, x, w)
         return parts.whole(_with_bias(F.pad(out, (0, last - first)), b), results, sizes)
-    out = _ops.conv_transpose1d.default(x, w, None, [stride], [0], [0], own, [dilation])
+    out = _ops.conv_transpose1d.default(x, w, None, [stride], [0], [0], local_groups, [dilation])
     before = first - (begin * stride - padding)  # negative if no tap reaches the first outputs
     after = before + last - first - out.shape[-1]
     return parts.whole(_with_bias(F.pad(out, (-before, after)), b), results, sizes)

@@ -182,7 +182,9 @@ def _check_entries(entries: int) -> None:
         )
 
 
-def _own_keys(chunks: Iterator[tuple[Tensor, Tensor]], num_nodes: int, bits: int, deal: Deal, device, peers) -> Tensor:
+def _keys_of_rank(
+    chunks: Iterator[tuple[Tensor, Tensor]], num_nodes: int, bits: int, deal: Deal, device, peers
+) -> Tensor:
     """The edges of this rank's pairs of buckets, each once."""
     owners = torch.tensor(
         [[deal.owners[i, j] for j in range(deal.buckets)] for i in range(deal.buckets)], device=device
@@ -228,8 +230,8 @@ def _oriented(keys: Tensor, pair: Block, degrees: Degrees) -> Iterator[tuple[Blo
     swapped = degrees.of[other] < degrees.of[one]
     source, target = torch.where(swapped, other, one), torch.where(swapped, one, other)
     from_i = degrees.bucket(source) == i
-    for block, own in {(j, i): ~from_i, (i, j): from_i}.items():  # one block if i and j are equal
-        yield block, keys[own], source[own], target[own]
+    for block, is_in_block in {(j, i): ~from_i, (i, j): from_i}.items():  # one block if i and j are equal
+        yield block, keys[is_in_block], source[is_in_block], target[is_in_block]
 
 
 def _rows_of(edges: list[Tensor], rows: int) -> Tensor:
@@ -248,11 +250,11 @@ def _blocks_of(
     edges: dict[Block, list[Tensor]] = {pair: [], pair[::-1]: []}
     digests = dict.fromkeys(edges, 0)
     for part in keys.split(ORIENTED):
-        for block, own, source, target in _oriented(part, pair, degrees):
+        for block, block_keys, source, target in _oriented(part, pair, degrees):
             edges[block].append(numbers[source] << 32 | numbers[target])
-            digests[block] = digests[block] + _digest_of(own) & MASK_64
-    for block, own in edges.items():
-        yield block, _rows_of(own, rows[block[0]]), digests[block]
+            digests[block] = digests[block] + _digest_of(block_keys) & MASK_64
+    for block, block_edges in edges.items():
+        yield block, _rows_of(block_edges, rows[block[0]]), digests[block]
 
 
 def partition(
@@ -296,7 +298,7 @@ def partition(
             f"partition: every rank must have a pair of buckets: expected {choose_buckets(peers.ranks)} buckets, got {buckets}"
         )
     bits = max(1, (num_nodes - 1).bit_length())
-    keys = _own_keys(_chunks(graph, device), num_nodes, bits, deal, device, peers)
+    keys = _keys_of_rank(_chunks(graph, device), num_nodes, bits, deal, device, peers)
     ends = (end for part in keys.split(ORIENTED) for end in _ends(part))
     degrees = Degrees(ends, -(-(1 << bits) // deal.buckets), deal, peers, device)
     numbers, rows = degrees.numbered()

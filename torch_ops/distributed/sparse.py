@@ -26,7 +26,7 @@ class ShardedCSR:
     of these rows once. A product then exchanges only the rows themselves.
 
     Args:
-        rows: this rank's rows of the matrix, with the columns of the whole matrix: shape (own, K). The ranks have as many rows
+        rows: this rank's rows of the matrix, with the columns of the whole matrix: shape (local rows, K). The ranks have as many rows
             as of a DTensor of M rows that is sharded by ``Shard(0)``.
         mesh: a mesh of one dimension.
 
@@ -44,9 +44,9 @@ class ShardedCSR:
             raise ValueError(f"ShardedCSR: the mesh must have one dimension, got {mesh.ndim}")
         self.mesh, self.line = mesh, Line(mesh, 0)
         peers = Peers("ShardedCSR", mesh.get_group())
-        own, columns = rows.shape
+        local_rows, columns = rows.shape
         peers.agree(columns=columns)
-        counts = peers.gather(own)
+        counts = peers.gather(local_rows)
         self.shape = (sum(counts), columns)
         expected = [last - first for first, last in self.line.parts(self.shape[0])]
         if counts != expected:
@@ -62,7 +62,7 @@ class ShardedCSR:
         self.come, self.to = [len(part) for part in asks], [len(part) for part in asked]
         self.asked = torch.cat(asked) - parts[self.line.rank][0]
         self.local = CSR(
-            rows.ptr, index.to(rows.index.dtype), rows.values, (own, len(needed)), perm=rows.perm, check=False
+            rows.ptr, index.to(rows.index.dtype), rows.values, (local_rows, len(needed)), perm=rows.perm, check=False
         )
 
     def __repr__(self) -> str:
@@ -107,8 +107,8 @@ def spmm(csr: CSR | ShardedCSR, dense: DTensor, reduce: Reduce = "sum", *, value
     parts = Parts("spmm", dense, axes)
     if "R" in parts.sharded:
         raise ValueError("spmm: the rows of dense are sharded: expected a ShardedCSR, got a CSR")
-    own = None if values is None else parts.local("values", values, "Eh" if heads else "E")
-    out = local_spmm(csr, parts.local("dense", dense, axes), reduce, values=own)
+    local_values = None if values is None else parts.local("values", values, "Eh" if heads else "E")
+    out = local_spmm(csr, parts.local("dense", dense, axes), reduce, values=local_values)
     return parts.whole(out, axes, (*dense.shape[:at], csr.shape[0], *dense.shape[at + 1 :]))
 
 

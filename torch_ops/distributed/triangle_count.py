@@ -24,7 +24,7 @@ class Steps:
     """The steps of one rank: receives blocks, and counts.
 
     There are two receive buffers. The blocks of step t + 1 are on their way to one of them while step t is counted from the other one.
-    NCCL works on a stream of its own. It waits for the counts that were enqueued before, up to step t - 1, which read the buffer that it
+    NCCL works on a separate stream. It waits for the counts that were enqueued before, up to step t - 1, which read the buffer that it
     writes next.
     """
 

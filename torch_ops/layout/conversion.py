@@ -105,12 +105,12 @@ def convert(
     for module in model.modules():
         if layout or reverse:
             _forget_layout(module)
-        own = type(module)
-        base = own.__bases__[0] if is_parametrized(module) else own
+        module_class = type(module)
+        base = module_class.__bases__[0] if is_parametrized(module) else module_class
         wanted = classes.get(base)
         if wanted is None or (base is torch.nn.Upsample and module.mode not in _NEAREST):
             continue
-        module.__class__ = wanted if base is own else _on_top_of(wanted, own)
+        module.__class__ = wanted if base is module_class else _on_top_of(wanted, module_class)
     if layout:
         # The first hook, so that a user's hooks see what is returned.
         model.register_forward_hook(modules.contiguous_outputs, prepend=True)

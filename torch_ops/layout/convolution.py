@@ -51,24 +51,24 @@ class Choice(NamedTuple):
     """
 
     channels_last: bool | None
-    own: bool
+    by_gpuopt: bool
     gives: bool = False
 
     def convolve(self, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         transposed, stride, padding, dilation, output_padding, groups = layer
         # Two ends with different zeros, 'same', are padded by gpuopt.
-        if self.channels_last and not self.own and type(padding) is not str:
+        if self.channels_last and not self.by_gpuopt and type(padding) is not str:
             sizes = stride[0], padding[0], dilation[0], output_padding[0], groups, transposed
             # The operator for images converts its signal itself.
             result = torch.ops.gpuopt._conv1d_image.default(signal, weight, bias, *sizes)
         else:
             signal = in_layout(signal, self.channels_last)
-            own = self.own or self.channels_last
+            by_gpuopt = self.by_gpuopt or self.channels_last
             if transposed:
-                convolve = conv_transpose1d if own else functional.conv_transpose1d
+                convolve = conv_transpose1d if by_gpuopt else functional.conv_transpose1d
                 result = convolve(signal, weight, bias, stride, padding, output_padding, groups, dilation)
             else:
-                convolve = conv1d if own else functional.conv1d
+                convolve = conv1d if by_gpuopt else functional.conv1d
                 result = convolve(signal, weight, bias, stride, padding, dilation, groups)
         return in_layout(result, True) if self.gives else result
 
@@ -79,21 +79,21 @@ _WARM_UPS, _REPEATS = 2, 5
 _CYCLES = 3e9  # in a second, more than a GPU has
 _LONGEST_WAIT = 0.02  # seconds
 # gpuopt's operator is chosen if its kernels take at most this share of the time of ATen's. Both may be the same kernels.
-_OWN_SHARE = 0.8
+_GPUOPT_SHARE = 0.8
 
 
 class Times(NamedTuple):
     """Milliseconds of a layer in each layout, and of the conversions of its input and its result. Infinity if it fails.
 
     Each is the time of the GPU and that of the host, together. In each layout, the operator of gpuopt and ATen's convolution were
-    measured. ``own`` tells where gpuopt's is the faster one.
+    measured. ``by_gpuopt`` tells where gpuopt's is the faster one.
     """
 
     contiguous: float
     channels_last: float
     input: float
     result: float
-    own: tuple[bool, bool] = (False, False)  # contiguous, and channels last
+    by_gpuopt: tuple[bool, bool] = (False, False)  # contiguous, and channels last
 
     def may_be_faster(self) -> bool:
         """Whether any neighbours could make channels last worth it. Two conversions avoid any longer time."""
@@ -147,20 +147,20 @@ def measure(
         """Its time, whether it is that of gpuopt's operator, and a result."""
         operands = [signal.requires_grad_(gradients[0]), weight, bias]
         wanted = [x for x in operands if x is not None and x.requires_grad]
-        grad = Choice(channels_last, own=False).convolve(layer, *operands).detach().clone()
+        grad = Choice(channels_last, by_gpuopt=False).convolve(layer, *operands).detach().clone()
 
-        def step(own: bool) -> None:
-            result = Choice(channels_last, own).convolve(layer, *operands)
+        def step(by_gpuopt: bool) -> None:
+            result = Choice(channels_last, by_gpuopt).convolve(layer, *operands)
             if wanted:
                 torch.autograd.grad(result, wanted, grad)
 
-        aten, own = (_fastest(functools.partial(step, own), idle) for own in (False, True))
-        is_own = own.gpu < _OWN_SHARE * aten.gpu and own.ms < aten.ms
-        return own.ms if is_own else aten.ms, is_own, grad
+        aten, gpuopt = (_fastest(functools.partial(step, by_gpuopt), idle) for by_gpuopt in (False, True))
+        is_faster = gpuopt.gpu < _GPUOPT_SHARE * aten.gpu and gpuopt.ms < aten.ms
+        return gpuopt.ms if is_faster else aten.ms, is_faster, grad
 
     contiguous = channels_last = into = back = math.inf
     idle = 0.0
-    own = own_last = False
+    by_gpuopt = by_gpuopt_last = False
     with torch.cuda.device(device), torch.autocast(device.type, enabled=False):
         try:
             signal = scratch(shape)
@@ -171,11 +171,11 @@ def measure(
                 # autograd's thread is woken once for a model.
                 one = scratch(1).requires_grad_()
                 idle = _fastest(lambda: torch.autograd.grad(one.view_as(one), one, one)).host
-            contiguous, own, _ = layer_ms(signal.detach(), False)
+            contiguous, by_gpuopt, _ = layer_ms(signal.detach(), False)
             into = _fastest(lambda: in_layout(signal, True)).ms * (1 + gradients[0])
-            channels_last, own_last, result = layer_ms(in_layout(signal, True), True)
+            channels_last, by_gpuopt_last, result = layer_ms(in_layout(signal, True), True)
             back = _fastest(lambda: in_layout(result, False)).ms * (1 + any(gradients))
         except RuntimeError:
             # There is no memory, or no kernel. The layer stays contiguous, and the error is raised there if it is the user's.
             channels_last = math.inf
-    return Times(contiguous, channels_last, into, back, (own, own_last))
+    return Times(contiguous, channels_last, into, back, (by_gpuopt, by_gpuopt_last))

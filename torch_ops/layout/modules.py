@@ -26,7 +26,7 @@ from torch_ops.layout.convolution import Choice, Layer, in_layout
 __all__ = ["LAYERS", "Conv1d", "ConvTranspose1d", "contiguous_outputs", "store_weight"]
 
 #: The choice of PyTorch's own convolution.
-_PLAIN = Choice(channels_last=False, own=False, gives=False)
+_PLAIN = Choice(channels_last=False, by_gpuopt=False, gives=False)
 
 
 def _has_layout(input: Tensor) -> bool:

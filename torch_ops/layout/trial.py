@@ -3,7 +3,7 @@
 1. In the first pass every layer is measured, and computes channels last if two conversions could make it worth it. Each layer notes
    whether its input arrived channels last, and in training, how the gradient of its result arrived. ``chunk``, for example, returns a
    contiguous gradient.
-2. After each pass, layers leave their runs (runs.py). The passes end when no layer changed.
+2. After each pass, layers leave their chains (chains.py). The passes end when no layer changed.
 
 A residual connection adds in the layout of its first operand. A layer whose very result the next layer converts therefore converts it
 itself. It ``gives`` channels last.
@@ -21,9 +21,9 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
 from torch_ops._tracing import is_eager
+from torch_ops.layout.chains import Visit, choose
 from torch_ops.layout.convolution import Choice, Layer, Times, is_channels_last, measure
 from torch_ops.layout.modules import LAYERS, store_weight
-from torch_ops.layout.runs import Visit, choose
 
 __all__ = ["FirstCall", "choose_layouts"]
 
@@ -127,11 +127,11 @@ class _Candidate:
         self.trial = trial
         self.visited = False
         self.channels_last: bool | None = None
-        self.own = (True, True)
+        self.by_gpuopt = (True, True)
         self.gives = False
 
     def choice(self) -> Choice:
-        contiguous, last = self.own
+        contiguous, last = self.by_gpuopt
         return Choice(self.channels_last, last if self.channels_last else contiguous, self.gives)
 
     def convolve(self, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -151,7 +151,7 @@ class _Candidate:
         problem = _problem(layer, signal, weight, bias)
         visit = Visit(self, trial.measured(problem), problem is not None and any(problem[-1]))
         if visit.times and self.channels_last is None:
-            self.channels_last, self.own = visit.times.may_be_faster(), visit.times.own
+            self.channels_last, self.by_gpuopt = visit.times.may_be_faster(), visit.times.by_gpuopt
         arrives, before = is_channels_last(signal), getattr(signal, "_gpuopt_layer", None)
         visit.arrived = arrives and not (before and before.gives)
         if before and arrives and before.gives and self.channels_last is False:

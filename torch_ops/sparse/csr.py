@@ -234,7 +234,7 @@ class CSR:
         target = self.device if device is None else torch.empty(0, device=device).device
         pair = self._pair
         if target != self.device:
-            pair = Pair(moved(pair.own), moved(pair.transpose))
+            pair = Pair(moved(pair.matrix), moved(pair.transpose))
         values = self._values
         if values is not None:
             values = values.to(device=device, dtype=dtype, non_blocking=non_blocking)
@@ -252,13 +252,13 @@ class CSR:
 
     @property
     def _side(self) -> Side:
-        side = self._pair.transpose if self._flipped else self._pair.own
+        side = self._pair.transpose if self._flipped else self._pair.matrix
         assert side is not None
         return self._joined(side)
 
     @property
     def _other(self) -> Side | None:
-        return self._joined(self._pair.own if self._flipped else self._pair.transpose)
+        return self._joined(self._pair.matrix if self._flipped else self._pair.transpose)
 
     def _joined(self, side: Side | None) -> Side | None:
         if self._pair._stream is not None and side is not None and not torch.compiler.is_compiling():
@@ -338,7 +338,7 @@ class CSR:
     def t(self) -> CSR:
         """The transpose, which shares all tensors. The first call sorts, later calls cost nothing."""
         if self._other is None and not is_eager():
-            # A matrix of its own, so that nothing of a trace stays in this one.
+            # A separate matrix, so that nothing of a trace stays in this one.
             pair = Pair(self._side, transposed(self._side, self._columns))
             return CSR._of(pair, True, self.shape[0], self._values)
         rows = self.shape[0]

@@ -29,18 +29,18 @@ class Pair:
     The transpose may be made on one stream and read on another. So its stream, and an event that follows it there, are kept.
     """
 
-    def __init__(self, own: Side, transpose: Side | None):
-        self.own, self.transpose = own, transpose
+    def __init__(self, matrix: Side, transpose: Side | None):
+        self.matrix, self.transpose = matrix, transpose
         self._stream: int | None = None
         self._event: torch.cuda.Event | None = None
 
     def add_transpose(self, columns: int) -> None:
         """Makes the transpose of a matrix with this number of columns, on the current stream."""
-        transpose = transposed(self.own, columns)
-        if self.own.ptr.is_cuda:
+        transpose = transposed(self.matrix, columns)
+        if self.matrix.ptr.is_cuda:
             self._event = torch.cuda.Event()
-            self._event.record(torch.cuda.current_stream(self.own.ptr.device))
-            self._stream = torch._C._cuda_getCurrentRawStream(self.own.ptr.device.index)
+            self._event.record(torch.cuda.current_stream(self.matrix.ptr.device))
+            self._stream = torch._C._cuda_getCurrentRawStream(self.matrix.ptr.device.index)
         self.transpose = transpose  # last, for other threads
 
     def join_stream(self, side: Side) -> None:

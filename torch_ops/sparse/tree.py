@@ -50,11 +50,11 @@ def _unflatten(tensors: Any, names: tuple[str, ...]) -> CSR:
         csr._placeholders = list(tensors), names
         return csr
     columns = parts["columns"].shape[0]
-    own = Side(parts["ptr"], parts["index"], parts.get("perm"))
+    side = Side(parts["ptr"], parts["index"], parts.get("perm"))
     other = None
     if "t_ptr" in parts:
         other = Side(parts["t_ptr"], parts["t_index"], parts.get("t_perm"))
-    csr = CSR._of(Pair(own, other), False, columns, parts.get("values"))
+    csr = CSR._of(Pair(side, other), False, columns, parts.get("values"))
     csr._sizes = parts["columns"]
     return csr
 

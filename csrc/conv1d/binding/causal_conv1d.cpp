@@ -88,25 +88,26 @@ Tensor update_batched(const CausalConv1dUpdate& op) {
   check_update(op);
   {
     const VmapLevel level;
-    const auto own_input = level.unwrap(input), own_weight = level.unwrap(weight);
-    const auto own_bias = level.unwrap(value_or_undefined(bias));
-    auto own_state = level.unwrap(state);
+    const auto input_operand = level.unwrap(input), weight_operand = level.unwrap(weight);
+    const auto bias_operand = level.unwrap(value_or_undefined(bias));
+    auto state_operand = level.unwrap(state);
     const auto update = [&](const Tensor& values, Tensor& written) {
-      return call(CausalConv1dUpdate{values, written, own_weight.value, if_defined(own_bias.value),
-                                     op.activation});
+      return call(CausalConv1dUpdate{values, written, weight_operand.value,
+                                     if_defined(bias_operand.value), op.activation});
     };
-    const bool shares_weight = !own_weight.batch_dim.has_value() && !own_bias.batch_dim.has_value();
-    if (!own_state.batch_dim.has_value()) {
-      TORCH_CHECK(!own_input.batch_dim.has_value() && shares_weight, kUpdateOp,
+    const bool shares_weight =
+        !weight_operand.batch_dim.has_value() && !bias_operand.batch_dim.has_value();
+    if (!state_operand.batch_dim.has_value()) {
+      TORCH_CHECK(!input_operand.batch_dim.has_value() && shares_weight, kUpdateOp,
                   ": state must be batched by torch.vmap when another argument is: expected a ",
                   "state that vmap maps over, got one shared by all examples");
-      return level.wrap(update(own_input.value, own_state.value), std::nullopt);
+      return level.wrap(update(input_operand.value, state_operand.value), std::nullopt);
     }
-    const Tensor front = own_state.value.movedim(*own_state.batch_dim, 0);
+    const Tensor front = state_operand.value.movedim(*state_operand.batch_dim, 0);
     if (shares_weight && folds_as_view(front)) {
       const std::array<SymInt, 2> batch{front.sym_size(0), front.sym_size(1)};
       Tensor folded = front.flatten(0, 1);
-      const Tensor out = update(own_input.in_front(batch[0]).flatten(0, 1), folded);
+      const Tensor out = update(input_operand.in_front(batch[0]).flatten(0, 1), folded);
       return level.wrap(out.unflatten_symint(0, batch), 0);
     }
   }

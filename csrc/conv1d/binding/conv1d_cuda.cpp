@@ -34,7 +34,7 @@ void check_operands(const ForwardCall& call) {
 }
 
 // Returns an undefined tensor if ATen is chosen.
-Tensor own_forward(const ForwardCall& call, const Sizes& sizes) {
+Tensor planned_forward(const ForwardCall& call, const Sizes& sizes) {
   if (!may_have_kernel(call.input, sizes)) return {};
   const Plan chosen = plan(forward_problem(call, sizes), forward_pass(sizes), current_device());
   return compute(chosen, Pass::kForward, call, sizes);
@@ -46,7 +46,7 @@ Tensor forward_cuda(const ForwardCall& call) {
   const Sizes sizes = concrete(check_forward(call));
   check_operands(call);
   const c10::cuda::CUDAGuard guard(call.input.device());
-  const Tensor result = own_forward(call, sizes);
+  const Tensor result = planned_forward(call, sizes);
   return falls_back && !result.defined() ? aten_forward(call, sizes) : result;
 }
 
@@ -95,15 +95,15 @@ std::optional<Gradients> fused_backward(const BackwardCall& call, const Sizes& s
 }
 
 // The gradients of input and weight. A gradient for which ATen is chosen is undefined.
-Gradients own_backward(const BackwardCall& call, const Sizes& sizes) {
+Gradients planned_backward(const BackwardCall& call, const Sizes& sizes) {
   if (!may_have_kernel(call.input, sizes)) return {};
-  const auto own = [&](Pass pass) {
+  const auto gradient_of = [&](Pass pass) {
     return compute(plan(gradient_problem(call, sizes, pass), pass, current_device()), pass, call,
                    sizes);
   };
   Gradients result;
-  if (call.mask[0]) std::get<0>(result) = own(Pass::kInputGradient);
-  if (call.mask[1]) std::get<1>(result) = own(Pass::kWeightGradient);
+  if (call.mask[0]) std::get<0>(result) = gradient_of(Pass::kInputGradient);
+  if (call.mask[1]) std::get<1>(result) = gradient_of(Pass::kWeightGradient);
   return result;
 }
 
@@ -117,7 +117,7 @@ Gradients backward_cuda(const BackwardCall& call) {
   if (call.activation != Activation::kNone)
     return falls_back ? backward_in_steps(call) : Gradients();
   const Mask& mask = call.mask;
-  Gradients result = own_backward(call, sizes);
+  Gradients result = planned_backward(call, sizes);
   auto& [grad_input, grad_weight, grad_bias] = result;
   if (falls_back) {
     const Mask left{mask[0] && !grad_input.defined(), mask[1] && !grad_weight.defined(), false};
@@ -193,9 +193,9 @@ TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
   impl<Conv1dAct, forward_cuda<true>>(m);
   impl<ConvTranspose1d, forward_cuda<true>>(m);
   impl<Conv1dBackward, backward_cuda<true>>(m);
-  impl<Conv1dOwn, forward_cuda<false>>(m);
-  impl<ConvTranspose1dOwn, forward_cuda<false>>(m);
-  impl<Conv1dBackwardOwn, backward_cuda<false>>(m);
+  impl<Conv1dByPath, forward_cuda<false>>(m);
+  impl<ConvTranspose1dByPath, forward_cuda<false>>(m);
+  impl<Conv1dBackwardByPath, backward_cuda<false>>(m);
   impl<CausalConv1dUpdate, causal_conv1d_update_cuda>(m);
 }
 

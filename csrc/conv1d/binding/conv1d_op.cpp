@@ -82,9 +82,9 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
       [&]<typename Op>() { register_op<Op, Cpu<forward_cpu>, Meta<forward_meta>>(m); });
   register_op<Conv1dBackward, Cpu<backward_cpu>, Meta<backward_meta>>(m);
   register_op<Conv1dPadding, Composite<conv1d_padding>>(m);
-  register_private_op<Conv1dOwn, Cpu<forward_cpu>, Meta<forward_meta>>(m);
-  register_private_op<ConvTranspose1dOwn, Cpu<forward_cpu>, Meta<forward_meta>>(m);
-  register_private_op<Conv1dBackwardOwn, Cpu<backward_cpu>, Meta<backward_meta>>(m);
+  register_private_op<Conv1dByPath, Cpu<forward_cpu>, Meta<forward_meta>>(m);
+  register_private_op<ConvTranspose1dByPath, Cpu<forward_cpu>, Meta<forward_meta>>(m);
+  register_private_op<Conv1dBackwardByPath, Cpu<backward_cpu>, Meta<backward_meta>>(m);
 }
 
 }  // namespace

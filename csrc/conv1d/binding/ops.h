@@ -89,17 +89,17 @@ struct Conv1dBackward {
 
 // The results that a path of this library computes. The others, which ATen would compute, are
 // undefined. On the CPU, ATen computes all of them, and Meta has all of them.
-struct Conv1dOwn : Conv1d {
+struct Conv1dByPath : Conv1d {
   static constexpr std::string_view kSchema =
       "_conv1d_own(Tensor input, Tensor weight, Tensor? bias, SymInt[1] stride, "
       "SymInt[1] padding, SymInt[1] dilation, SymInt groups) -> Tensor";
 };
-struct ConvTranspose1dOwn : ConvTranspose1d {
+struct ConvTranspose1dByPath : ConvTranspose1d {
   static constexpr std::string_view kSchema =
       "_conv_transpose1d_own(Tensor input, Tensor weight, Tensor? bias, SymInt[1] stride, "
       "SymInt[1] padding, SymInt[1] output_padding, SymInt groups, SymInt[1] dilation) -> Tensor";
 };
-struct Conv1dBackwardOwn : Conv1dBackward {
+struct Conv1dBackwardByPath : Conv1dBackward {
   static constexpr std::string_view kSchema =
       "_conv1d_backward_own(Tensor grad_output, Tensor input, Tensor weight, SymInt[1] stride, "
       "SymInt[1] padding, SymInt[1] dilation, SymInt groups, bool[3] output_mask, "

@@ -76,10 +76,10 @@ struct TileRows {
         uint4* const to = row(c) + first + octet;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          Vec<T, 8> own;
+          Vec<T, 8> vec;
 #pragma unroll
-          for (int j = 0; j < 8; ++j) own.values[j] = values[8 * octet + j].values[i];
-          memcpy(to + i * pitch, &own, sizeof(own));
+          for (int j = 0; j < 8; ++j) vec.values[j] = values[8 * octet + j].values[i];
+          memcpy(to + i * pitch, &vec, sizeof(vec));
         }
       }
     });
@@ -93,15 +93,15 @@ struct TileRows {
       const int32_t position = begin + static_cast<int32_t>(8 * octet);
       if (position >= to.high) return;
       const uint4* const from = row(c) + octet;
-      Vec<T, 8> own[N];
+      Vec<T, 8> rows[N];
 #pragma unroll
-      for (int i = 0; i < N; ++i) own[i] = vec_of<T>(from[i * pitch]);
+      for (int i = 0; i < N; ++i) rows[i] = vec_of<T>(from[i * pitch]);
       T* address = to.at(position) + channel + c;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         Vec<T, N> values;
 #pragma unroll
-        for (int i = 0; i < N; ++i) values.values[i] = own[i].values[j];
+        for (int i = 0; i < N; ++i) values.values[i] = rows[i].values[j];
         if (position + j < to.high) store_vec(address, values);
         address += to.step;
       }
@@ -136,10 +136,10 @@ __device__ __forceinline__ void slide_over_tile(float (&sums)[kSlideSums], const
   for (int i = 0; i < kSlideSums; ++i) ring[i] = values[i * kTileChannels];
   values += kSlideSums * kTileChannels;
   const auto add_step = [&](int step, auto is_used) {
-    float own[kStep];
+    float step_factors[kStep];
 #pragma unroll
     for (int k = 0; k < kStep; ++k) {
-      own[k] = is_used(k) ? factors[(step * kStep + k) * apart] : 0;
+      step_factors[k] = is_used(k) ? factors[(step * kStep + k) * apart] : 0;
       ring[(kSlideSums + step * kStep + k) % kRing] = values[(step * kStep + k) * kTileChannels];
     }
 #pragma unroll
@@ -148,7 +148,7 @@ __device__ __forceinline__ void slide_over_tile(float (&sums)[kSlideSums], const
       if (is_used(k)) {
 #pragma unroll
         for (int i = 0; i < kSlideSums; ++i) {
-          sums[i] = multiply_add(own[k], ring[(step * kStep + k + i) % kRing], sums[i]);
+          sums[i] = multiply_add(step_factors[k], ring[(step * kStep + k + i) % kRing], sums[i]);
         }
       }
     }

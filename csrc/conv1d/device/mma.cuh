@@ -48,15 +48,16 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
 }
 
 // Loads four 8 x 8 matrices as a thread's part of A (PTX ISA, "ldmatrix"). The rows of matrix i
-// begin at `own` + kVecs of lanes 8 i to 8 i + 7.
+// begin at `row_vec` + kVecs of lanes 8 i to 8 i + 7.
 template <int kVecs = 0>
-__device__ __forceinline__ void load_fragment(uint32_t (&a)[4], const uint4* own) {
+__device__ __forceinline__ void load_fragment(uint32_t (&a)[4], const uint4* row_vec) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4+%5];"
                : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(own))), "n"(kVecs * kVecBytes));
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row_vec))),
+                 "n"(kVecs * kVecBytes));
 #else
-  const uint4 vec = own[kVecs];
+  const uint4 vec = row_vec[kVecs];
   const uint32_t words[4] = {vec.x, vec.y, vec.z, vec.w};
   const uint32_t lane = threadIdx.x % 32;
   for (uint32_t i = 0; i < 4; ++i) {
@@ -72,9 +73,10 @@ __device__ __forceinline__ void load_fragment(uint32_t (&a)[4], const uint4* own
 // Loads two or four matrices, each transposed: a thread's words hold values of one column. Lanes
 // from 16 on name no rows of two matrices.
 template <int kMatrices>
-__device__ __forceinline__ void load_transposed(uint32_t (&words)[kMatrices], const uint4* own) {
+__device__ __forceinline__ void load_transposed(uint32_t (&words)[kMatrices],
+                                                const uint4* row_vec) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(own));
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row_vec));
   if constexpr (kMatrices == 4) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -85,7 +87,7 @@ __device__ __forceinline__ void load_transposed(uint32_t (&words)[kMatrices], co
                  : "r"(address));
   }
 #else
-  const uint32_t from[4] = {own->x, own->y, own->z, own->w};
+  const uint32_t from[4] = {row_vec->x, row_vec->y, row_vec->z, row_vec->w};
   const uint32_t lane = threadIdx.x % 32;
   for (uint32_t i = 0; i < 2 * kMatrices; ++i) {  // half i % 2 of word i / 2
     for (uint32_t word = 0; word < 4; ++word) {

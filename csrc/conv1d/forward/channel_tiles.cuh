@@ -55,16 +55,16 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
                    : rows.load<1>(tile.from, begin, octets);
   // The warp has every eighth channel.
   const uint32_t left = min(args.channels - tile.channel, width);
-  const uint32_t own_channels = left > warp ? (left - warp + 7) / 8 : 0;
+  const uint32_t warp_channels = left > warp ? (left - warp + 7) / 8 : 0;
   const auto taps_of = [&](uint32_t i) { return taps + (warp + 8 * i) * args.taps_pitch; };
 #pragma unroll 1
-  for (uint32_t i = 0; i < own_channels; ++i) {
+  for (uint32_t i = 0; i < warp_channels; ++i) {
     auto* const vecs = reinterpret_cast<uint4*>(taps_of(i));
     for (uint32_t j = lane; j < args.taps_pitch / 8; j += 32) vecs[j] = uint4{};
   }
   __syncwarp();
 #pragma unroll 4
-  for (uint32_t j = lane; j < own_channels * args.taps; j += 32) {
+  for (uint32_t j = lane; j < warp_channels * args.taps; j += 32) {
     uint32_t i = j;
     const uint32_t k = args.taps_of.divmod(i);
     taps_of(i)[kTapsBefore + k] = static_cast<const T*>(
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
 
   // Multiply.
 #pragma unroll 1
-  for (uint32_t i = 0; i < own_channels; ++i) {
+  for (uint32_t i = 0; i < warp_channels; ++i) {
     const uint32_t c = warp + 8 * i;
     convolve_chunks<T, kVecs>(rows.row(c), taps_of(i) + kTapsBefore, args,
                               load_bias<T>(args, tile.channel + c));

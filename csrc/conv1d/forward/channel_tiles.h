@@ -104,8 +104,8 @@ struct ChannelTilesPlan : PathPlan<ChannelTilesArgs> {
     // Longer chunks read fewer inputs twice and load fewer fragments. Shorter ones fill the GPU.
     double least = 0;
     bool fits = false;
-    for (const int own : {1, 3, 5}) {
-      const int64_t pitch = 16 * own + 2 * matrices - 1;
+    for (const int tile_vecs : {1, 3, 5}) {
+      const int64_t pitch = 16 * tile_vecs + 2 * matrices - 1;
       const auto bytes_of = [&](int64_t width) {
         return row_vecs(width, pitch) * kAccessBytes + width * taps_pitch * 2;
       };
@@ -114,13 +114,14 @@ struct ChannelTilesPlan : PathPlan<ChannelTilesArgs> {
       if (bytes_of(width) > shared) continue;
       // Cycles per tile: transposes, matrices and fragments. Tiles run at once up to kTileBlocks.
       const auto tiles = static_cast<double>(sequences * ceil_div(p.groups, width) *
-                                             ceil_div<int64_t>(size, 128 * own));
-      const auto work = static_cast<double>(width * (pitch + 16 * own + matrices * (2 * own + 4)));
+                                             ceil_div<int64_t>(size, 128 * tile_vecs));
+      const auto work =
+          static_cast<double>(width * (pitch + 16 * tile_vecs + matrices * (2 * tile_vecs + 4)));
       const double cost = work * std::max(tiles / (device.sms * kTileBlocks), 1.0);
       if (fits && cost >= least) continue;
-      set(width, 128 * own, bytes_of(width));
+      set(width, 128 * tile_vecs, bytes_of(width));
       least = cost;
-      vecs = own;
+      vecs = tile_vecs;
       fits = true;
     }
     return fits;

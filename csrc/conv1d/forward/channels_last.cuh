@@ -14,7 +14,7 @@
 
 namespace gpuopt::conv1d {
 
-// kTaps is the greatest number of taps. The own taps are the last of them.
+// kTaps is the greatest number of taps. The taps of the problem are the last of them.
 template <typename T, int N, int kTaps, int R>
 __global__ void __launch_bounds__(kThreads, 2)
     channels_last_kernel(const __grid_constant__ ChannelsLastArgs args) {

@@ -130,22 +130,22 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts))
   T* to = block.to + begin;
 #pragma unroll 1
   for (uint32_t m = 0; m < channels; ++m) {
-    C own[kPitch];
+    C tap_values[kPitch];
     constexpr int V = kVecBytes / static_cast<int>(sizeof(C));
 #pragma unroll
     for (int i = 0; i < kPitch; i += V) {
       const auto vec = load_vec<C, V>(taps + m * kPitch + i);
 #pragma unroll
-      for (int j = 0; j < V; ++j) own[i + j] = vec.values[j];
+      for (int j = 0; j < V; ++j) tap_values[i + j] = vec.values[j];
     }
     C sums[N] = {};
     // Missing multiply-adds are 0 times 0.
 #pragma unroll
     for (int i = 0; i < kProducts; ++i) {
 #pragma unroll
-      for (int j = 0; j < N; ++j) sums[j] = multiply_add(own[i], window[i][j], sums[j]);
+      for (int j = 0; j < N; ++j) sums[j] = multiply_add(tap_values[i], window[i][j], sums[j]);
     }
-    finish<T>(sums, args, own[kProducts]);
+    finish<T>(sums, args, tap_values[kProducts]);
     if (whole) {
       store_whole(to, narrow<T, N>(sums));
     } else {

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     for (int i = 0; i < kRowVecs; ++i) row[i] = uint4{};
     float bias = 0;
     if (m < channels) {
-      T* own = taps + m * kPitch;
+      T* tap = taps + m * kPitch;
       for (uint32_t c = 0; c < args.in_channels; ++c) {
         const T* value = weight + int64_t{m} * cycle * args.weight_out + c * args.weight_in;
 #pragma unroll 1
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
           }
 #pragma unroll
           for (int i = 0; i < 16; ++i) {
-            if (first + i < args.taps) *own++ = some[i];
+            if (first + i < args.taps) *tap++ = some[i];
           }
         }
       }
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
 #pragma unroll
       for (int t = 0; t < 4; ++t) {
         const auto position = static_cast<int32_t>(lane / 8 * 8 + lane / 4 % 2 + 2 * t + 32 * p);
-        const T* const own = values + (warp_begin + position) * args.step;
+        const T* const input = values + (warp_begin + position) * args.step;
 #pragma unroll
         for (int s = 0; s < kSteps; ++s) {
 #pragma unroll
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
               const int32_t offset = offsets[s][2 * half + i];
-              pair.values[i] = offset >= 0 ? own[offset] : T{};
+              pair.values[i] = offset >= 0 ? input[offset] : T{};
             }
             memcpy(&b[p][t][s][half], &pair, sizeof(pair));
           }
@@ -170,18 +170,18 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
         T* const out = to + int64_t{channel} * cycle * args.to_channel;
 #pragma unroll
         for (int p = 0; p < kParts; ++p) {
-          float own[8];
+          float outputs[8];
 #pragma unroll
-          for (int i = 0; i < 8; ++i) own[i] = sums[p][i / 2][2 * row + i % 2];
+          for (int i = 0; i < 8; ++i) outputs[i] = sums[p][i / 2][2 * row + i % 2];
           if (args.bias != nullptr) {
 #pragma unroll
-            for (int i = 0; i < 8; ++i) own[i] += bias;
+            for (int i = 0; i < 8; ++i) outputs[i] += bias;
           }
-          if constexpr (kActivates) activate<T>(own, args.activation);
+          if constexpr (kActivates) activate<T>(outputs, args.activation);
           if (whole) {
-            store_whole(out + begin + 32 * p, narrow<T, 8>(own));
+            store_whole(out + begin + 32 * p, narrow<T, 8>(outputs));
           } else {
-            store_values<T, 8>(out, begin + 32 * p, static_cast<int32_t>(args.to_size), own);
+            store_values<T, 8>(out, begin + 32 * p, static_cast<int32_t>(args.to_size), outputs);
           }
         }
       }

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   launch_dependents();
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, threads = blockDim.x;
   uint32_t group = blockIdx.x;
-  const uint32_t first_unit = args.unit_blocks.divmod(group);
+  const uint32_t first_tile = args.tile_blocks.divmod(group);
   const uint32_t part = args.parts.divmod(group);
   const uint32_t first_channel = part * kChannels;
   const uint32_t channels = min(kChannels, args.out_channels - first_channel);
@@ -144,15 +144,15 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   const uint32_t last_masks[2] = {valid(0), valid(8)};
 
 #pragma unroll 1
-  for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
-    uint32_t image = unit;
-    const int32_t begin = static_cast<int32_t>(args.tiles.divmod(image)) * positions;
-    if (unit != first_unit) __syncthreads();  // the previous tile is stored
+  for (uint32_t tile = first_tile; tile < args.all_tiles; tile += args.tile_blocks.divisor) {
+    uint32_t image = tile;
+    const int32_t begin = static_cast<int32_t>(args.row_tiles.divmod(image)) * positions;
+    if (tile != first_tile) __syncthreads();  // the previous tile is stored
     // Load inputs and, once, taps.
     copy(static_cast<const T*>(args.from) + image * args.from_batch +
              int64_t{group} * args.in_channels * args.from_channel,
          begin * args.step - args.padding);
-    if (unit == first_unit) {
+    if (tile == first_tile) {
       switch (args.tap_values) {
         case 8:
           copy_taps(uint4{});
@@ -176,8 +176,8 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     const bool has_positions = warp_begin < positions;  // other warps only copy
     if (has_positions && begin + warp_begin < args.to_size) {
       // Column n of mma t is position 8 t + n.
-      const T* const own = reinterpret_cast<const T*>(vecs) +
-                           (warp_begin + static_cast<int32_t>(lane / 4)) * args.step;
+      const T* const columns = reinterpret_cast<const T*>(vecs) +
+                               (warp_begin + static_cast<int32_t>(lane / 4)) * args.step;
       const uint4* const a_vecs = shared + lane % 16 * pitch_vecs + lane / 16;
 #pragma unroll 2
       for (uint32_t s = 0; s < steps; ++s) {
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
         uint32_t b[kParts][2];
 #pragma unroll
         for (int t = 0; t < kParts; ++t) {
-          const T* const column = own + 8 * t * args.step;
+          const T* const column = columns + 8 * t * args.step;
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             const Vec<T, 2> pair{column[at[2 * half]], column[at[2 * half + 1]]};
@@ -226,26 +226,27 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
 #pragma unroll
       for (int i = 0; i < 2 * kRows; ++i) {
         if (!has_positions) break;
-        T* const own = made + (static_cast<uint32_t>(warp_begin) + 2 * (lane % 4)) * kMadePitch +
-                       8 * i + lane / 4;
+        T* const made_at = made +
+                           (static_cast<uint32_t>(warp_begin) + 2 * (lane % 4)) * kMadePitch +
+                           8 * i + lane / 4;
 #pragma unroll
         for (int t = 0; t < kParts; ++t) {
           const auto pair = narrow<T, 2>(sums[i / 2][t] + i % 2 * 2);
-          own[8 * t * kMadePitch] = pair.values[0];
-          own[(8 * t + 1) * kMadePitch] = pair.values[1];
+          made_at[8 * t * kMadePitch] = pair.values[0];
+          made_at[(8 * t + 1) * kMadePitch] = pair.values[1];
         }
       }
       __syncthreads();
       for (uint32_t i = threadIdx.x; i < static_cast<uint32_t>(size) * 2 * kRows; i += threads) {
         const uint32_t position = i / (2 * kRows), m = i % (2 * kRows) * N;
-        T* const own = to + position * args.to_stride + m * args.to_channel;
+        T* const address = to + position * args.to_stride + m * args.to_channel;
         const auto vec = load_vec<T, N>(made + position * kMadePitch + m);
         if (args.to_vecs && m + N <= channels) {
-          store_whole(own, vec);
+          store_whole(address, vec);
         } else {
 #pragma unroll
           for (uint32_t j = 0; j < N; ++j) {
-            if (m + j < channels) own[j * args.to_channel] = vec.values[j];
+            if (m + j < channels) address[j * args.to_channel] = vec.values[j];
           }
         }
       }
@@ -256,15 +257,16 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
       if (!has_positions) break;
       const uint32_t m = 8 * i + lane / 4;
       const int32_t ahead = offset_in_vec(to + int64_t{m} * args.to_channel);
-      T* const own = made + m * args.made_vecs.divisor * N + 2 * (lane % 4) + warp_begin + ahead;
+      T* const made_at =
+          made + m * args.made_vecs.divisor * N + 2 * (lane % 4) + warp_begin + ahead;
 #pragma unroll
       for (int t = 0; t < kParts; ++t) {
         const auto pair = narrow<T, 2>(sums[i / 2][t] + i % 2 * 2);
         if (ahead % 2 == 0) {
-          store_vec(own + 8 * t, pair);
+          store_vec(made_at + 8 * t, pair);
         } else {
-          own[8 * t] = pair.values[0];
-          own[8 * t + 1] = pair.values[1];
+          made_at[8 * t] = pair.values[0];
+          made_at[8 * t + 1] = pair.values[1];
         }
       }
     }

@@ -30,8 +30,8 @@ struct ImplicitGemmArgs {
   uint32_t products;                   // multiply-adds per output
   // Taps of an output that are adjacent and aligned: 1, 2, 4 or 8 are copied at once.
   uint32_t tap_values;
-  uint32_t units;  // tiles of all examples
-  FastDiv unit_blocks, tiles, parts, taps_div;
+  uint32_t all_tiles;  // tiles of all examples
+  FastDiv tile_blocks, row_tiles, parts, taps_div;
   // Per row in shared memory: vectors of inputs, vectors of outputs, and taps, padded to a multiple
   // of 16.
   FastDiv row_vecs, made_vecs, row_taps;
@@ -52,9 +52,9 @@ inline uint32_t tap_values_of(const Problem& p) {
   return any % 8 == 0 ? 8 : any % 4 == 0 ? 4 : any % 2 == 0 ? 2 : 1;
 }
 
-// What does not depend on the tiles. Blocks loop over `units` tiles of all examples.
+// What does not depend on the tiles. Blocks loop over `all_tiles` tiles of all examples.
 inline ImplicitGemmArgs implicit_gemm_args(const Problem& p, int64_t row_tiles, int64_t parts,
-                                           int64_t unit_blocks) {
+                                           int64_t tile_blocks) {
   ImplicitGemmArgs args;
   set_operands(args, p);
   set_strides(args, p);
@@ -70,20 +70,20 @@ inline ImplicitGemmArgs implicit_gemm_args(const Problem& p, int64_t row_tiles, 
   args.step = static_cast<int32_t>(has_unit_stride(p) ? 1 : p.stride);
   args.dilation = static_cast<int32_t>(p.dilation);
   args.products = static_cast<uint32_t>(macs_per_output(p));
-  args.units = static_cast<uint32_t>(p.batch * row_tiles);
-  args.unit_blocks = divide_by(unit_blocks);
-  args.tiles = divide_by(row_tiles);
+  args.all_tiles = static_cast<uint32_t>(p.batch * row_tiles);
+  args.tile_blocks = divide_by(tile_blocks);
+  args.row_tiles = divide_by(row_tiles);
   args.parts = divide_by(parts);
   args.taps_div = divide_by(p.taps);
   return args;
 }
 
-// The blocks that loop over `units` tiles for each of `parts` parts of the channels, if an SM holds
-// `resident` blocks.
-inline int64_t unit_blocks_of(int64_t units, int64_t parts, int64_t resident,
+// The blocks that loop over `all_tiles` tiles for each of `parts` parts of the channels, if an SM
+// holds `resident` blocks.
+inline int64_t tile_blocks_of(int64_t all_tiles, int64_t parts, int64_t resident,
                               const Device& device) {
   const int64_t most = std::max<int64_t>(device.sms * resident / parts, 1);
-  return ceil_div(units, ceil_div(units, most));
+  return ceil_div(all_tiles, ceil_div(all_tiles, most));
 }
 
 // The most input channels per group that implicit GEMM supports. Not for f64.
@@ -104,21 +104,21 @@ struct ImplicitGemmPlan : PathPlan<ImplicitGemmArgs> {
 
   Terms terms(const Problem& p, const Device& device) const {
     const double blocks = launch.blocks, threads = launch.threads;
-    const double mean = static_cast<double>(args.units) / args.unit_blocks.divisor;
-    const double units = std::ceil(mean), sms = device.sms;
+    const double mean = static_cast<double>(args.all_tiles) / args.tile_blocks.divisor;
+    const double block_tiles = std::ceil(mean), sms = device.sms;
     if (!is_half(p)) {
       const double macs = static_cast<double>(args.products) * rows * kGemmLaneChannels;
       const double taps = args.products * args.channel_warps.divisor * kGemmLaneChannels;
       // Terms: multiply-adds per SM, inputs, taps, tiles per block, multiply-adds per thread.
       return {blocks * mean * macs * threads / sms / 1e5,
               blocks * mean * args.phases.row_values.divisor * args.in_channels / sms / 1e4,
-              taps * blocks / sms / 1e4, units, units * macs / 1e3};
+              taps * blocks / sms / 1e4, block_tiles, block_tiles * macs / 1e3};
     }
     const auto steps = static_cast<double>(ceil_div<int64_t>(macs_per_output(p), 16));
     // Terms: inputs read by index, outputs, taps, tiles per block, mma per block and output tile.
     return {blocks * mean * steps * threads / sms / 2048,
             blocks * mean * rows * 16 * threads / sms / 1e4,
-            rows * 16 * steps * 16 * blocks / sms / 1e4, units, units * steps};
+            rows * 16 * steps * 16 * blocks / sms / 1e4, block_tiles, block_tiles * steps};
   }
 
  private:
@@ -163,25 +163,25 @@ struct ImplicitGemmPlan : PathPlan<ImplicitGemmArgs> {
     const Shape shape = shape_of(warps, rows);
     if (shape.bytes > most_shared) return {};
     // A block keeps the taps of some channels of a group and loops over tiles of all examples.
-    const int64_t units = p.batch * shape.row_tiles;
-    if (units >= kFar) return {};
+    const int64_t all_tiles = p.batch * shape.row_tiles;
+    if (all_tiles >= kFar) return {};
     const int64_t parts = p.groups * shape.parts;
     const int64_t resident =
         std::min<int64_t>(gemm_blocks(static_cast<int>(shape.rows)) * (kThreads / shape.threads),
                           std::max<int64_t>(device.shared_bytes / (shape.bytes + 1024), 1));
-    const int64_t unit_blocks = unit_blocks_of(units, parts, resident, device);
+    const int64_t tile_blocks = tile_blocks_of(all_tiles, parts, resident, device);
     // In small launches, extra warps help to copy ((8,16,66) to 104, 41 taps: 4.5 us instead of
     // 11.3).
     int threads = static_cast<int>(shape.threads);
-    while (threads < kThreads && parts * unit_blocks * threads < int64_t{device.sms} * kThreads) {
+    while (threads < kThreads && parts * tile_blocks * threads < int64_t{device.sms} * kThreads) {
       threads *= 2;
     }
 
     ImplicitGemmPlan plan;
-    plan.launch = launch_shape(parts * unit_blocks, threads, shape.bytes);
+    plan.launch = launch_shape(parts * tile_blocks, threads, shape.bytes);
     plan.rows = static_cast<int>(shape.rows);
     ImplicitGemmArgs& args = plan.args;
-    args = implicit_gemm_args(p, shape.row_tiles, shape.parts, unit_blocks);
+    args = implicit_gemm_args(p, shape.row_tiles, shape.parts, tile_blocks);
     args.positions = static_cast<int32_t>(shape.positions);
     args.tap_values = tap_values_of(p);
     args.row_vecs = divide_by(shape.row_vecs);
@@ -218,19 +218,19 @@ struct ImplicitGemmPlan : PathPlan<ImplicitGemmArgs> {
     }
     while (lane_parts > 2 && bytes() > most_shared) lane_parts /= 2;
     while (warps > channel_warps && bytes() > most_shared) warps /= 2;
-    const int64_t row_tiles = ceil_div(p.to.size, positions()), units = p.batch * row_tiles;
-    if (bytes() > most_shared || units >= kFar) return {};
+    const int64_t row_tiles = ceil_div(p.to.size, positions()), all_tiles = p.batch * row_tiles;
+    if (bytes() > most_shared || all_tiles >= kFar) return {};
     const int64_t parts = ceil_div(channel_tiles, channel_warps);
     const int64_t resident =
         std::min<int64_t>(kResident * (kWarps / warps), device.shared_bytes / (bytes() + 1024));
-    const int64_t unit_blocks =
-        unit_blocks_of(units, p.groups * parts, std::max<int64_t>(resident, 1), device);
+    const int64_t tile_blocks =
+        tile_blocks_of(all_tiles, p.groups * parts, std::max<int64_t>(resident, 1), device);
     ImplicitGemmPlan plan;
     plan.launch =
-        launch_shape(p.groups * parts * unit_blocks, static_cast<int>(32 * warps), bytes());
+        launch_shape(p.groups * parts * tile_blocks, static_cast<int>(32 * warps), bytes());
     plan.rows = static_cast<int>(lane_parts);
     ImplicitGemmArgs& args = plan.args;
-    args = implicit_gemm_args(p, row_tiles, parts, unit_blocks);
+    args = implicit_gemm_args(p, row_tiles, parts, tile_blocks);
     args.positions = static_cast<int32_t>(positions());
     args.row_taps = divide_by(products);
     args.phases = phased_rows(p, positions());

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   launch_dependents();
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, threads = blockDim.x;
   uint32_t group = blockIdx.x;
-  const uint32_t first_unit = args.unit_blocks.divmod(group);
+  const uint32_t first_tile = args.tile_blocks.divmod(group);
   const uint32_t part = args.parts.divmod(group);
   const uint32_t block_channels = args.channel_warps.divisor * M;
   const uint32_t first_channel = part * block_channels;
@@ -34,9 +34,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                           first_channel * args.weight_out;
   uint32_t rest = warp;
-  const uint32_t own_first = args.channel_warps.divmod(rest) * M;  // channel within the block
-  const uint32_t own_position = rest * (32 * kParts) + lane;       // position within the tile
-  const uint32_t own_channels = own_first < channels ? min(M, channels - own_first) : 0;
+  const uint32_t warp_first = args.channel_warps.divmod(rest) * M;  // channel within the block
+  const uint32_t thread_position = rest * (32 * kParts) + lane;     // position within the tile
+  const uint32_t warp_channels = warp_first < channels ? min(M, channels - warp_first) : 0;
   grid_dependency_wait();
 
   // Load taps.
@@ -52,10 +52,10 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (uint32_t i = threadIdx.x; i < products; i += threads) offsets[i] = args.phases.offset_of(i);
 
 #pragma unroll 1
-  for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
-    uint32_t image = unit;
-    const int32_t begin = static_cast<int32_t>(args.tiles.divmod(image)) * args.positions;
-    if (unit != first_unit) __syncthreads();  // the previous tile is read
+  for (uint32_t tile = first_tile; tile < args.all_tiles; tile += args.tile_blocks.divisor) {
+    uint32_t image = tile;
+    const int32_t begin = static_cast<int32_t>(args.row_tiles.divmod(image)) * args.positions;
+    if (tile != first_tile) __syncthreads();  // the previous tile is read
     // Load inputs.
     const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
                           int64_t{group} * args.in_channels * args.from_channel;
@@ -67,19 +67,19 @@ __global__ void __launch_bounds__(kThreads, 2)
 
     // Multiply.
     const auto size = static_cast<uint32_t>(args.to_size - begin);
-    if (own_channels == 0 || own_position - lane >= size) continue;
+    if (warp_channels == 0 || thread_position - lane >= size) continue;
     T sums[M][kParts] = {};
-    const T* own_taps = taps + own_first;
-    const T* const own = inputs + own_position;
+    const T* warp_taps = taps + warp_first;
+    const T* const thread_inputs = inputs + thread_position;
 #pragma unroll(kParts > 4 ? 2 : 4)
     for (uint32_t i = 0; i < products; ++i) {
-      const T* const under = own + offsets[i];
+      const T* const under = thread_inputs + offsets[i];
       T values[kParts];
 #pragma unroll
       for (int j = 0; j < kParts; ++j) values[j] = under[32 * j];
 #pragma unroll
       for (uint32_t m = 0; m < M; m += V) {
-        const auto vec = load_vec<T, V>(own_taps + m);
+        const auto vec = load_vec<T, V>(warp_taps + m);
 #pragma unroll
         for (uint32_t v = 0; v < V; ++v) {
 #pragma unroll
@@ -88,14 +88,14 @@ __global__ void __launch_bounds__(kThreads, 2)
           }
         }
       }
-      own_taps += tap_pitch;
+      warp_taps += tap_pitch;
     }
 
     // Store.
-    const int64_t channel = int64_t{group} * args.out_channels + first_channel + own_first;
+    const int64_t channel = int64_t{group} * args.out_channels + first_channel + warp_first;
 #pragma unroll
     for (uint32_t m = 0; m < M; ++m) {
-      if (args.bias != nullptr && m < own_channels) {
+      if (args.bias != nullptr && m < warp_channels) {
         const T bias = static_cast<const T*>(args.bias)[(channel + m) * args.bias_stride];
 #pragma unroll
         for (int j = 0; j < kParts; ++j) sums[m][j] += bias;
@@ -104,10 +104,10 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
     T* const to = static_cast<T*>(args.to) + image * args.to_batch + channel * args.to_channel +
                   begin * args.to_stride;
-    if (args.to_vecs && own_channels == M) {
+    if (args.to_vecs && warp_channels == M) {
 #pragma unroll
       for (uint32_t i = 0; i < kParts * M; i += V) {
-        const uint32_t j = i / M, position = own_position + 32 * j;
+        const uint32_t j = i / M, position = thread_position + 32 * j;
         if (position >= size) break;
         Vec<T, V> vec;
 #pragma unroll
@@ -118,8 +118,8 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
 #pragma unroll
     for (uint32_t i = 0; i < M * kParts; ++i) {
-      const uint32_t m = i / kParts, position = own_position + i % kParts * 32;
-      if (m < own_channels && position < size) {
+      const uint32_t m = i / kParts, position = thread_position + i % kParts * 32;
+      if (m < warp_channels && position < size) {
         to[m * args.to_channel + position * args.to_stride] = sums[m][i % kParts];
       }
     }

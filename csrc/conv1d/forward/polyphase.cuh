@@ -71,9 +71,9 @@ struct PhaseWindows {
 #pragma unroll
     for (int s = 0; s < kSegments; ++s) {
       const uint4* const from = even[s] + (vec % 2 == 0 ? 0 : to_odd) + vec / 2;
-      const auto own = vec_of<float>(load_shared_whole(from));
+      const auto vec_values = vec_of<float>(load_shared_whole(from));
 #pragma unroll
-      for (int i = 0; i < 4; ++i) values[s][(vec * 4 + i) % kRing] = own.values[i];
+      for (int i = 0; i < 4; ++i) values[s][(vec * 4 + i) % kRing] = vec_values.values[i];
     }
   }
 
@@ -81,7 +81,8 @@ struct PhaseWindows {
   template <bool kAll>
   __device__ __forceinline__ void add(float (&sums)[kSegments][kSegmentOutputs], int step,
                                       const float* taps, int32_t left) const {
-    const auto own = vec_of<float>(load_shared_whole(reinterpret_cast<const uint4*>(taps) + step));
+    const auto tap_vec =
+        vec_of<float>(load_shared_whole(reinterpret_cast<const uint4*>(taps) + step));
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       // Missing taps are skipped: 0 times an infinite value is NaN.
@@ -91,7 +92,7 @@ struct PhaseWindows {
 #pragma unroll
           for (int i = 0; i < kSegmentOutputs; ++i) {
             sums[s][i] =
-                multiply_add(own.values[t], values[s][(step * 4 + t + i) % kRing], sums[s][i]);
+                multiply_add(tap_vec.values[t], values[s][(step * 4 + t + i) % kRing], sums[s][i]);
           }
         }
       }
@@ -184,8 +185,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
               T some[kSome];
 #pragma unroll
               for (int i = 0; i < kSome; ++i) {
-                const int32_t own = number + i * apart, position = chunk.first + own * args.gap;
-                some[i] = load_if(row + position, own < args.values && is_inside(position));
+                const int32_t value = number + i * apart, position = chunk.first + value * args.gap;
+                some[i] = load_if(row + position, value < args.values && is_inside(position));
               }
 #pragma unroll
               for (int i = 0; i < kSome; ++i) {

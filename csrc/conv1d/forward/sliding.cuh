@@ -54,7 +54,7 @@ struct Windows {
   // ring.
   template <int kFirst, bool kAll>
   __device__ __forceinline__ void add(C (&sums)[2][N], const C* taps, int32_t count) const {
-    const auto own = load_vec<C, N>(taps);
+    const auto tap_vec = load_vec<C, N>(taps);
 #pragma unroll
     for (int t = 0; t < N; ++t) {
       // Missing taps are skipped: 0 times an infinite value is NaN.
@@ -64,7 +64,7 @@ struct Windows {
 #pragma unroll
           for (int i = 0; i < N; ++i) {
             const int position = (kFirst * N + kAhead + t + i) % (3 * N);
-            sums[half][i] = multiply_add(own.values[t], values[half][position], sums[half][i]);
+            sums[half][i] = multiply_add(tap_vec.values[t], values[half][position], sums[half][i]);
           }
         }
       }
@@ -106,7 +106,7 @@ __device__ __forceinline__ void slide_over(compute_t<T> (&sums)[2][N], const uin
   windows.template add<2, false>(sums, taps + 2 * N, count - 2 * N);
 }
 
-// slide_over() for dilated taps. Each tap loads a window of its own, from byte `position` of the
+// slide_over() for dilated taps. Each tap loads another window, from byte `position` of the
 // row on.
 template <typename T, int P>
 __device__ __forceinline__ void visit_taps(compute_t<T> (&sums)[P], const uint4* vecs,

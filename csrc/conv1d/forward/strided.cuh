@@ -49,17 +49,18 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     for (uint32_t c = 0; c < args.in_channels; ++c) {
       const T* input = reinterpret_cast<const T*>(vecs + c * args.warp_vecs) +
                        chunk.ahead(args, c) + first * args.step;
-      const C* const own_taps = taps + c * args.taps_pitch;
+      const C* const channel_taps = taps + c * args.taps_pitch;
 #pragma unroll 1
       for (int32_t k = 0; k < args.taps; k += kStep) {
-        const auto own = load_vec<C, kStep>(own_taps + k);
+        const auto tap_vec = load_vec<C, kStep>(channel_taps + k);
 #pragma unroll
         for (int t = 0; t < kStep; ++t) {
           // Missing taps are skipped: 0 times an infinite value is NaN.
           if (t == 0 || k + t < args.taps) {
 #pragma unroll
             for (int j = 0; j < kPositions; ++j) {
-              sums[j] = multiply_add(own.values[t], to_compute(input[j * 32 * args.step]), sums[j]);
+              sums[j] =
+                  multiply_add(tap_vec.values[t], to_compute(input[j * 32 * args.step]), sums[j]);
             }
           }
           input += dilation;

@@ -69,9 +69,9 @@ __global__ void __launch_bounds__(32 * kTapGemmWarps, tap_gemm_blocks(kRows))
   const uint32_t warp_begin = warp * kTapGemmPositions;
   const bool has_positions = begin + warp_begin < static_cast<uint32_t>(args.to_size);
   const uint32_t pair_pitch = 16 * step * pitch;
-  const uint4* const own =
+  const uint4* const warp_inputs =
       shared + (warp_begin + lane / 16 * 8 + lane % 8) * step * pitch + lane / 8 % 2;
-  const uint4* const own_taps = stages + lane % 16 * pitch + lane / 16;
+  const uint4* const warp_taps = stages + lane % 16 * pitch + lane / 16;
 #pragma unroll 1
   for (uint32_t stage = 0; stage * args.stage_taps < taps; ++stage) {
     wait_for_copy_groups<kTapGemmStages - 2>();
@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(32 * kTapGemmWarps, tap_gemm_blocks(kRows))
     copy_stage(stage + kTapGemmStages - 1);
     if (!has_positions) continue;
     const uint32_t first = stage * args.stage_taps, count = min(args.stage_taps, taps - first);
-    const uint4* a_vecs = own_taps + stage % kTapGemmStages * stage_pitch;
-    const uint4* b_vecs = own + first * dilation * pitch;
+    const uint4* a_vecs = warp_taps + stage % kTapGemmStages * stage_pitch;
+    const uint4* b_vecs = warp_inputs + first * dilation * pitch;
 #pragma unroll 1
     for (uint32_t k = 0; k < count; ++k) {
 #pragma unroll 2
@@ -92,9 +92,9 @@ __global__ void __launch_bounds__(32 * kTapGemmWarps, tap_gemm_blocks(kRows))
         for (int i = 0; i < kParts / 2; ++i) load_fragment(b[i], b_vecs + i * pair_pitch + v);
 #pragma unroll
         for (int i = 0; i < kParts; ++i) {
-          const uint32_t own_b[2] = {b[i / 2][i % 2 * 2], b[i / 2][i % 2 * 2 + 1]};
+          const uint32_t b_half[2] = {b[i / 2][i % 2 * 2], b[i / 2][i % 2 * 2 + 1]};
 #pragma unroll
-          for (int m = 0; m < kRows; ++m) multiply_add_matrices<T>(sums[m][i], a[m], own_b);
+          for (int m = 0; m < kRows; ++m) multiply_add_matrices<T>(sums[m][i], a[m], b_half);
         }
       }
       a_vecs += tap_pitch;
@@ -118,11 +118,11 @@ __global__ void __launch_bounds__(32 * kTapGemmWarps, tap_gemm_blocks(kRows))
 #pragma unroll 1
     for (uint32_t i = 0; i < channels * (kTapGemmPositions / 32); ++i) {
       const uint32_t c = i / (kTapGemmPositions / 32);
-      const uint32_t own = i % (kTapGemmPositions / 32) * threads + threadIdx.x;
-      const int64_t position = int64_t{begin} + own;
+      const uint32_t tile_position = i % (kTapGemmPositions / 32) * threads + threadIdx.x;
+      const int64_t position = int64_t{begin} + tile_position;
       if (position >= args.to_size) continue;
       const int64_t channel = int64_t{group} * args.out_channels + 16 * m + c;
-      const float sum = made[c * kTapGemmPitch + own];
+      const float sum = made[c * kTapGemmPitch + tile_position];
       if (args.partial != nullptr) {
         const int64_t row = int64_t{image} * args.groups.divisor * args.out_channels + channel;
         args.partial[int64_t{split} * args.count + row * args.to_size + position] = sum;

@@ -15,16 +15,16 @@ struct TapPairs {
   uint32_t words[2];
 };
 
-// A thread's part of 16 rows of B. `own` points to its tap in the first row.
+// A thread's part of 16 rows of B. `taps` points to its tap in the first row.
 template <typename T>
-__device__ __forceinline__ TapPairs pairs_at(const T* own) {
+__device__ __forceinline__ TapPairs pairs_at(const T* taps) {
   const auto pair_of = [](const T& first, const T& second) {
     const Vec<T, 2> pair{first, second};
     uint32_t word;
     memcpy(&word, &pair, sizeof(word));
     return word;
   };
-  return {{pair_of(own[0], own[1]), pair_of(own[8], own[9])}};
+  return {{pair_of(taps[0], taps[1]), pair_of(taps[8], taps[9])}};
 }
 
 // Zeros before the first tap in shared memory.
@@ -151,10 +151,10 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 
   const auto row_of = [&](uint32_t c) {
     const int32_t ahead = chunk.ahead(args, c);
-    const uint4* const own = vecs + c * args.warp_vecs;
+    const uint4* const input = vecs + c * args.warp_vecs;
     // Row j and column n of B hold the tap that lies j - n - ahead positions behind the first.
     return MmaRow<T>{
-        own + lane % 16 + lane / 16,
+        input + lane % 16 + lane / 16,
         taps + c * args.taps_pitch + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
         span + ahead + 7};
   };
@@ -170,10 +170,10 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     for (uint32_t c = 0;;) {
 #pragma unroll 1
       for (int32_t step = 0;;) {
-        const uint4* const own = row.vecs + (tile * kTile + step) / N;
+        const uint4* const a_vecs = row.vecs + (tile * kTile + step) / N;
         uint32_t a[kMmaParts][4];
-        load_fragment(a[0], own);
-        load_fragment<kMmaOutputs / N>(a[1], own);
+        load_fragment(a[0], a_vecs);
+        load_fragment<kMmaOutputs / N>(a[1], a_vecs);
         multiply_add_matrices<T>(sums[0], a[0], pairs.words);
         multiply_add_matrices<T>(sums[1], a[1], pairs.words);
         step += 16;
@@ -193,10 +193,10 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
       for (uint32_t c = 0; c < args.in_channels; ++c) {
         const T* const input = reinterpret_cast<const T*>(vecs + c * args.warp_vecs) +
                                chunk.ahead(args, c) + (output - chunk.begin);
-        const T* const own_taps = taps + c * args.taps_pitch;
+        const T* const channel_taps = taps + c * args.taps_pitch;
 #pragma unroll 1
         for (int32_t k = 0; k <= span; k += args.dilation.divisor) {
-          sum = multiply_add(to_compute(input[k]), to_compute(own_taps[k]), sum);
+          sum = multiply_add(to_compute(input[k]), to_compute(channel_taps[k]), sum);
         }
       }
       return sum;

@@ -41,8 +41,8 @@ __device__ __forceinline__ void multiply_chunks(float (&sums)[kVecs][4], const u
     const TapPairs pairs = pairs_at(taps);
 #pragma unroll
     for (int i = 0; i < kVecs; ++i) {
-      const uint32_t own[4] = {a[i][0], a[i][1], a[i + 1][0], a[i + 1][1]};
-      multiply_add_matrices<T>(sums[i], own, pairs.words);
+      const uint32_t fragment[4] = {a[i][0], a[i][1], a[i + 1][0], a[i + 1][1]};
+      multiply_add_matrices<T>(sums[i], fragment, pairs.words);
     }
     if (++matrix == matrices) break;
     taps += 16;

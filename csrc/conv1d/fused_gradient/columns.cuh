@@ -40,19 +40,19 @@ __global__ void __launch_bounds__(kChunkThreads, kColumnBlocks<T, K>)
   C taps[K][N], bias[N];
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    const int64_t own = channel + j;
-    const T* const weight = static_cast<const T*>(args.weight) + own * args.weight_channel;
+    const int64_t channel_j = channel + j;
+    const T* const weight = static_cast<const T*>(args.weight) + channel_j * args.weight_channel;
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       taps[k][j] = to_compute(load_if(weight + k * args.weight_tap, exists));
     }
-    bias[j] = to_compute(load_if(static_cast<const T*>(args.bias) + own * args.bias_stride,
+    bias[j] = to_compute(load_if(static_cast<const T*>(args.bias) + channel_j * args.bias_stride,
                                  exists && args.bias != nullptr));
   }
 
   const int32_t begin = args.begin + part * args.part_size;
-  const int32_t own = exists ? min(args.part_size, args.end - begin) : 0;
-  const int32_t steps = exists ? own + K - 1 : 0;
+  const int32_t outputs = exists ? min(args.part_size, args.end - begin) : 0;
+  const int32_t steps = exists ? outputs + K - 1 : 0;
   const T* from = static_cast<const T*>(args.from) + image * args.from_batch +
                   channel * args.from_channel + (begin - (K - 1)) * args.from_stride;
   const T* grad = static_cast<const T*>(args.grad) + image * args.grad_batch +
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kChunkThreads, kColumnBlocks<T, K>)
   };
   const uint32_t from_end = end_of(args.from_size, begin + steps);
   const uint32_t grad_end = end_of(args.grad_size, begin + steps - args.offset);
-  const uint32_t to_end = end_of(args.from_size, begin + own);
+  const uint32_t to_end = end_of(args.from_size, begin + outputs);
   // Loads the next position, which the caller gives.
   const auto load_from = [&](int32_t position) {
     const auto loaded = load_word<Word>(from, static_cast<uint32_t>(position) < from_end);
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kChunkThreads, kColumnBlocks<T, K>)
           if (!is_output) last[j] = C(0);  // beside the gradient, the derivative may be NaN
         }
       }
-      if (i + r < own && is_output) {  // 0 times an infinite value is NaN
+      if (i + r < outputs && is_output) {  // 0 times an infinite value is NaN
 #pragma unroll
         for (int j = 0; j < N; ++j) {
           sums[K][j] += last[j];
@@ -148,14 +148,15 @@ __global__ void __launch_bounds__(kChunkThreads, kColumnBlocks<T, K>)
     for (int j = 0; j < N; ++j) shared_sums[k * N + j][threadIdx.x] = sums[k][j];
   }
   __syncthreads();
-  C* const own_sums = static_cast<C*>(args.sums) + int64_t{split} * args.channels * (K + 1);
+  C* const split_sums = static_cast<C*>(args.sums) + int64_t{split} * args.channels * (K + 1);
   for (uint32_t i = threadIdx.x; i < width * N * (K + 1); i += kChunkThreads) {
     const uint32_t value = i >> args.width_shift, lane = i & (width - 1);
-    const uint32_t k = value / N, own_channel = (tile * width + lane) * N + value % N;
-    if (own_channel >= args.channels) continue;
+    const uint32_t k = value / N, sum_channel = (tile * width + lane) * N + value % N;
+    if (sum_channel >= args.channels) continue;
     C sum = shared_sums[value][lane];
     for (uint32_t row = 1; row < rows; ++row) sum += shared_sums[value][row * width + lane];
-    own_sums[k < K ? int64_t{own_channel} * K + k : int64_t{args.channels} * K + own_channel] = sum;
+    split_sums[k < K ? int64_t{sum_channel} * K + k : int64_t{args.channels} * K + sum_channel] =
+        sum;
   }
 }
 

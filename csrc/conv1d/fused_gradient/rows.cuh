@@ -2,9 +2,9 @@
 // part of a row from right to left, a tile at a time. A thread has neighbouring values; the halos
 // of inputs and gradients are values of the threads beside it:
 //
-//   from:  | halo | own values |          halo: from the thread on the left, or from memory
-//   grad:         | own values | halo |   halo: from the thread on the right, or the last tile
-//   to:           | own values |
+//   from:  | halo | N values   |          halo: from the thread on the left, or from memory
+//   grad:         | N values   | halo |   halo: from the thread on the right, or the last tile
+//   to:           | N values   |
 #pragma once
 
 #include "common/recomputed.cuh"
@@ -98,8 +98,8 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 4 : 6)
 #pragma unroll 1
   while (left >= 0) {
     const Tile now = next;
-    const int32_t own = position;
-    const bool is_own = left < args.part_size;
+    const int32_t begin = position;
+    const bool is_in_part = left < args.part_size;
     if (--left >= 0) {
       position -= width * N;
       from -= width * N;
@@ -116,9 +116,9 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 4 : 6)
         widen(g + V * i, vec_of<T>(now.grad[i]));
       }
     } else {
-      const bool needed = is_own || lane == 0;
-      load_edge<N>(x + H, from + (own - position), own, needed ? from_size : 0);
-      load_edge<N>(g, grad + (own - position), own - args.offset, needed ? grad_size : 0);
+      const bool needed = is_in_part || lane == 0;
+      load_edge<N>(x + H, from + (begin - position), begin, needed ? from_size : 0);
+      load_edge<N>(g, grad + (begin - position), begin - args.offset, needed ? grad_size : 0);
     }
 #pragma unroll
     for (int h = 0; h < H; ++h) {
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 4 : 6)
       if (!now.whole) {  // beside the gradient, the derivative may be NaN
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          if (!is_output(own + i)) g[i] = C(0);
+          if (!is_output(begin + i)) g[i] = C(0);
         }
       }
     }
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 4 : 6)
       g[N + h] = lane == width - 1 ? carry[h] : right;
       carry[h] = right;
     }
-    if (!is_own) continue;
+    if (!is_in_part) continue;
 
     // Multiply and store.
     const auto add = [&](int i) {
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 4 : 6)
     } else {
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        if (is_output(own + i)) add(i);  // 0 times an infinite value is NaN
+        if (is_output(begin + i)) add(i);  // 0 times an infinite value is NaN
       }
     }
     C result[N] = {};
@@ -172,12 +172,12 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 4 : 6)
     if (args.to == nullptr) continue;
     if (now.whole) {
 #pragma unroll
-      for (int i = 0; i < N; i += V) store_whole(to + own + i, narrow<T, V>(result + i));
+      for (int i = 0; i < N; i += V) store_whole(to + begin + i, narrow<T, V>(result + i));
     } else {
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const auto at = static_cast<uint32_t>(own + i);
-        if (at < static_cast<uint32_t>(from_size)) to[own + i] = from_compute<T>(result[i]);
+        const auto at = static_cast<uint32_t>(begin + i);
+        if (at < static_cast<uint32_t>(from_size)) to[begin + i] = from_compute<T>(result[i]);
       }
     }
   }
@@ -190,10 +190,10 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 4 : 6)
   }
   if (!exists || lane != 0) return;
   const uint32_t split = image * args.parts.divisor + static_cast<uint32_t>(part);
-  C* const own_sums = static_cast<C*>(args.sums) + int64_t{split} * args.channels * (K + 1);
+  C* const split_sums = static_cast<C*>(args.sums) + int64_t{split} * args.channels * (K + 1);
 #pragma unroll
-  for (int k = 0; k < K; ++k) own_sums[int64_t{channel} * K + k] = sums[k];
-  own_sums[int64_t{args.channels} * K + channel] = sums[K];
+  for (int k = 0; k < K; ++k) split_sums[int64_t{channel} * K + k] = sums[k];
+  split_sums[int64_t{args.channels} * K + channel] = sums[K];
 }
 
 }  // namespace gpuopt::conv1d

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
   __shared__ int32_t first_taps[kCol2imMostStride], steps_of_tap[kCol2imMostStride];
   launch_dependents();
   uint32_t group = blockIdx.x;
-  const uint32_t first_unit = args.unit_blocks.divmod(group);
+  const uint32_t first_tile = args.tile_blocks.divmod(group);
   const uint32_t part = args.parts.divmod(group);
   const uint32_t warp = threadIdx.x / 32, splits = 1u << args.split_shift;
   const uint32_t split = warp % splits, row_part = warp / splits;
@@ -87,9 +87,9 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
   // Four values behind each row put the vectors of different threads into different banks.
   const uint32_t row_pitch = kCol2imWarps / splits * Sums::kPositions + 4;
 #pragma unroll 1
-  for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
-    uint32_t image = unit;
-    const auto begin = static_cast<int32_t>(args.tiles.divmod(image) * args.tile_positions);
+  for (uint32_t tile = first_tile; tile < args.all_tiles; tile += args.tile_blocks.divisor) {
+    uint32_t image = tile;
+    const auto begin = static_cast<int32_t>(args.row_tiles.divmod(image) * args.tile_positions);
     // The first position of the gradient that a tap of the tile meets.
     const int32_t reach = begin + args.padding - (args.taps - 1) * args.dilation;
     const int32_t first = static_cast<int32_t>(args.step.div(
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
       Sums sums;
 #pragma unroll 1
       for (uint32_t some = 0; some * splits < args.out_channels; some += args.stage_channels) {
-        if (!at_once || (unit == first_unit && tap_part == 0)) {
+        if (!at_once || (tile == first_tile && tap_part == 0)) {
           __syncthreads();
           stage(some);
           __syncthreads();
@@ -157,12 +157,12 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
                 static_cast<uint32_t>(under) >= static_cast<uint32_t>(args.grad_size)) {
               continue;
             }
-            const float* own =
+            const float* made_at =
                 made + (c * static_cast<uint32_t>(args.part_taps) + (k - tap_begin)) * row_pitch +
                 (under - first);
             for (uint32_t other = 0; other < splits; ++other) {
-              sum += own[ahead_of(other)];
-              own += Q * row_pitch;
+              sum += made_at[ahead_of(other)];
+              made_at += Q * row_pitch;
             }
           }
           if (tap_part + 1 < tap_parts) {

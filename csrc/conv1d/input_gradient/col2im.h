@@ -41,8 +41,8 @@ struct Col2imArgs {
   uint32_t tile_positions;             // positions of the input per tile
   uint32_t split_shift;     // log2 of the warps that share positions and split the output channels
   uint32_t stage_channels;  // channels per warp whose taps are in shared memory at once
-  uint32_t units;           // tiles of all examples
-  FastDiv unit_blocks, step, part_taps_div, tiles, parts;
+  uint32_t all_tiles;       // tiles of all examples
+  FastDiv tile_blocks, step, part_taps_div, row_tiles, parts;
   // Only one in `every` positions of the input meets taps. A tile has `tile_iterations` such
   // positions.
   int32_t every;
@@ -79,7 +79,7 @@ struct Col2imPlan : PathPlan<Col2imArgs> {
   }
 
   Terms terms(const Problem& p, const Device& device) const {
-    const double tiles = std::ceil(static_cast<double>(args.units) / args.unit_blocks.divisor);
+    const double tiles = std::ceil(static_cast<double>(args.all_tiles) / args.tile_blocks.divisor);
     const double channels = static_cast<double>(p.to.channels) / (1 << args.split_shift);
     const int64_t met = p.stride / std::gcd(p.stride, p.dilation);
     const double added = tiles * args.tile_positions * args.part_channels *
@@ -109,7 +109,7 @@ struct Col2imPlan : PathPlan<Col2imArgs> {
                                   : smallest_of({8, 16, 32}, part_channels * part_taps);
     const int64_t positions =
         plan.matrices ? col2im_matrix_positions(plan.products / 16) : int64_t{kCol2imPositions};
-    const int64_t slack = plan.matrices ? kGradientQuad - 1 : 0, unit = plan.matrices ? 16 : 1;
+    const int64_t slack = plan.matrices ? kGradientQuad - 1 : 0, multiple = plan.matrices ? 16 : 1;
     const auto row_of = [&](int64_t splits) { return kCol2imWarps / splits * positions; };
     // Positions of the input whose taps all lie within a block's positions of the gradient.
     const auto tile_of = [&](int64_t splits) {
@@ -119,7 +119,7 @@ struct Col2imPlan : PathPlan<Col2imArgs> {
       return 2 * tile_of(splits) >= row_of(splits) * p.stride;
     };
     const auto channels_of = [&](int64_t splits) {
-      return ceil_div(ceil_div(p.to.channels, splits), unit) * unit;
+      return ceil_div(ceil_div(p.to.channels, splits), multiple) * multiple;
     };
     const auto tap_bytes_of = [&](int64_t splits) {
       return splits * tap_parts * plan.products * (plan.matrices ? 2 : 4);
@@ -147,21 +147,22 @@ struct Col2imPlan : PathPlan<Col2imArgs> {
     const int64_t added = tap_parts > 1 ? tile_iterations * every * 4 : 0;
     const int64_t free_bytes =
         std::min<int64_t>(device.shared_bytes, kCol2imSharedBytes) - kCol2imStatic - made - added;
-    const int64_t stage_channels = std::min(
-        channels_of(splits), std::min(kCol2imTapBytes, free_bytes) / tap_bytes / unit * unit);
+    const int64_t stage_channels =
+        std::min(channels_of(splits),
+                 std::min(kCol2imTapBytes, free_bytes) / tap_bytes / multiple * multiple);
     // Taps that do not fit are read again for each tile. Tiles must then be long.
-    if (stage_channels < unit ||
+    if (stage_channels < multiple ||
         (stage_channels < channels_of(splits) && row_of(splits) < 4 * plan.products)) {
       return {};
     }
     const int64_t bytes = made + added + stage_channels * tap_bytes;
     // A block computes some input channels of a group and loops over tiles of all examples.
-    const int64_t units = p.batch * row_tiles;
-    if (units >= kFar) return {};
+    const int64_t all_tiles = p.batch * row_tiles;
+    if (all_tiles >= kFar) return {};
     const int64_t resident = int64_t{device.sms} * col2im_blocks(plan.products);
-    const int64_t unit_blocks =
-        std::min(units, std::max<int64_t>(resident / (p.groups * parts), 1));
-    plan.launch = launch_shape(p.groups * parts * unit_blocks, 32 * kCol2imWarps, bytes);
+    const int64_t tile_blocks =
+        std::min(all_tiles, std::max<int64_t>(resident / (p.groups * parts), 1));
+    plan.launch = launch_shape(p.groups * parts * tile_blocks, 32 * kCol2imWarps, bytes);
 
     Col2imArgs& args = plan.args;
     args.grad = p.to.data;
@@ -196,11 +197,11 @@ struct Col2imPlan : PathPlan<Col2imArgs> {
     args.tile_positions = static_cast<uint32_t>(tile);
     args.split_shift = shift_of(splits);
     args.stage_channels = static_cast<uint32_t>(stage_channels);
-    args.units = static_cast<uint32_t>(units);
-    args.unit_blocks = divide_by(unit_blocks);
+    args.all_tiles = static_cast<uint32_t>(all_tiles);
+    args.tile_blocks = divide_by(tile_blocks);
     args.step = divide_by(p.stride);
     args.part_taps_div = divide_by(part_taps);
-    args.tiles = divide_by(row_tiles);
+    args.row_tiles = divide_by(row_tiles);
     args.parts = divide_by(parts);
     return plan;
   }

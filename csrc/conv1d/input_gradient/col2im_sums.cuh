@@ -10,13 +10,13 @@ namespace gpuopt::conv1d {
 
 // Loads four values of a row from position `at` on. Values outside the row are 0.
 template <typename T>
-__device__ __forceinline__ uint64_t load_edge_quad(const T* own, int32_t at, int32_t size,
+__device__ __forceinline__ uint64_t load_edge_quad(const T* values, int32_t at, int32_t size,
                                                    int64_t stride = 1) {
   Vec<T, kGradientQuad> vec;
 #pragma unroll
   for (int i = 0; i < kGradientQuad; ++i) {
-    vec.values[i] = load_if(own, static_cast<uint32_t>(at + i) < static_cast<uint32_t>(size));
-    own += stride;
+    vec.values[i] = load_if(values, static_cast<uint32_t>(at + i) < static_cast<uint32_t>(size));
+    values += stride;
   }
   uint64_t quad;
   memcpy(&quad, &vec, sizeof(quad));
@@ -46,14 +46,14 @@ struct Col2imMatrices {
     return ((matrix * 32 + lane) * 4 + e / 2 * 2 + product / 8 % 2) * 2 + e % 2;
   }
 
-  // Loads the quads of four channels, 32 * kPart positions behind `own`. The first `exist` of the
+  // Loads the quads of four channels, 32 * kPart positions behind `grads`. The first `exist` of the
   // four channels exist.
   template <int kPart, bool kEdges>
-  __device__ __forceinline__ static void load(uint64_t (&quads)[4], const T* own, int64_t pitch,
+  __device__ __forceinline__ static void load(uint64_t (&quads)[4], const T* grads, int64_t pitch,
                                               int32_t exist, int32_t at, int32_t size) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const T* const from = own + e * pitch + 32 * kPart;
+      const T* const from = grads + e * pitch + 32 * kPart;
       if constexpr (kEdges) {
         quads[e] = load_edge_quad(from, at + 32 * kPart, e < exist ? size : 0);
       } else {
@@ -79,19 +79,19 @@ struct Col2imMatrices {
     }
   }
 
-  // `own` and `at` are the thread's first quad of the first channel.
+  // `grads` and `at` are the thread's first quad of the first channel.
   template <bool kEdges>
-  __device__ __forceinline__ void add_channels(const uint4* taps, const T* own, int64_t pitch,
+  __device__ __forceinline__ void add_channels(const uint4* taps, const T* grads, int64_t pitch,
                                                uint32_t channels, int32_t at, int32_t size) {
     const uint32_t lane = threadIdx.x % 32, first = lane % 4 * 4;
-    own += first * pitch;
+    grads += first * pitch;
 #pragma unroll 1
     for (uint32_t begin = 0; begin < channels; begin += kStep) {
       const auto exist = static_cast<int32_t>(channels - begin) - static_cast<int32_t>(first);
       uint64_t quads[2][4];
-      load<0, kEdges>(quads[0], own, pitch, exist, at, size);
+      load<0, kEdges>(quads[0], grads, pitch, exist, at, size);
       // At the ends of rows values are loaded one by one. Registers then suffice for one part only.
-      if constexpr (kParts > 1 && !kEdges) load<1, kEdges>(quads[1], own, pitch, exist, at, size);
+      if constexpr (kParts > 1 && !kEdges) load<1, kEdges>(quads[1], grads, pitch, exist, at, size);
       uint32_t a[kRows][4];
 #pragma unroll
       for (int m = 0; m < kRows; ++m) {
@@ -103,10 +103,10 @@ struct Col2imMatrices {
       }
       multiply_add(a, 0, quads[0]);
       if constexpr (kParts > 1) {
-        if constexpr (kEdges) load<1, kEdges>(quads[1], own, pitch, exist, at, size);
+        if constexpr (kEdges) load<1, kEdges>(quads[1], grads, pitch, exist, at, size);
         multiply_add(a, 1, quads[1]);
       }
-      own += kStep * pitch;
+      grads += kStep * pitch;
       taps += kRows * 32;
     }
   }
@@ -174,7 +174,7 @@ struct Col2imLanes {
     for (int p = 0; p < kParts; ++p) {
       valid[p] = static_cast<uint32_t>(at + lane + 32 * p) < static_cast<uint32_t>(args.grad_size);
     }
-    const T* own = grads + (at + lane) * args.grad_stride;
+    const T* row = grads + (at + lane) * args.grad_stride;
     struct Channels {
       T values[kAtOnce][kParts];
     };
@@ -185,9 +185,9 @@ struct Col2imLanes {
 #pragma unroll
         for (int p = 0; p < kParts; ++p) {
           some.values[c][p] =
-              load_if(own + 32 * p * args.grad_stride, valid[p] && begin + c < channels);
+              load_if(row + 32 * p * args.grad_stride, valid[p] && begin + c < channels);
         }
-        own += pitch;
+        row += pitch;
       }
       return some;
     };

@@ -89,7 +89,7 @@ __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk,
 #pragma unroll 1
     for (uint32_t c = 0; c < args.in_channels; ++c) {
       const T* const grads = reinterpret_cast<const T*>(vecs + c * args.warp_vecs);
-      const C* const own_taps = taps + c * args.taps_pitch;
+      const C* const channel_taps = taps + c * args.taps_pitch;
       const int32_t ahead = chunk.ahead(args, c) - chunk.first;
       int32_t at[kStridedGradientPositions];
 #pragma unroll
@@ -99,7 +99,7 @@ __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk,
       }
 #pragma unroll 1
       for (int32_t k = tap; k < args.taps; k += args.tap_cycle) {
-        const C weight = own_taps[k];
+        const C weight = channel_taps[k];
 #pragma unroll
         for (int j = 0; j < kStridedGradientPositions; ++j) {
           // Missing gradients are skipped: 0 times an infinite tap is NaN.

@@ -21,7 +21,7 @@ struct Tile {
   int64_t begin;
 };
 
-__device__ Tile own_tile(const LadderProblem& problem, const Tiles& tiles, int outputs) {
+__device__ Tile tile_of_block(const LadderProblem& problem, const Tiles& tiles, int outputs) {
   const int64_t tile = tiles.first + blockIdx.x, row = tile / tiles.of_row;
   return {problem.in + row * problem.size, problem.out + row * problem.size,
           (tile - row * tiles.of_row) * outputs};
@@ -35,7 +35,7 @@ __device__ float value_at(const float* row, int64_t position, int64_t size) {
 
 // [global_memory]
 __global__ void global_memory(LadderProblem problem, Tiles tiles) {
-  const Tile tile = own_tile(problem, tiles, kThreads);
+  const Tile tile = tile_of_block(problem, tiles, kThreads);
   const int64_t position = tile.begin + threadIdx.x;
   if (position >= problem.size) return;
   float sum = 0.f;
@@ -50,7 +50,7 @@ __global__ void global_memory(LadderProblem problem, Tiles tiles) {
 __constant__ float constant_weight[kMostTaps];
 
 __global__ void constant_taps(LadderProblem problem, Tiles tiles) {
-  const Tile tile = own_tile(problem, tiles, kThreads);
+  const Tile tile = tile_of_block(problem, tiles, kThreads);
   const int64_t position = tile.begin + threadIdx.x;
   if (position >= problem.size) return;
   const int taps = static_cast<int>(problem.taps);
@@ -65,16 +65,16 @@ __global__ void constant_taps(LadderProblem problem, Tiles tiles) {
 // [shared_tile]
 __global__ void shared_tile(LadderProblem problem, Tiles tiles) {
   __shared__ float values[kThreads + kMostTaps - 1];
-  const Tile tile = own_tile(problem, tiles, kThreads);
+  const Tile tile = tile_of_block(problem, tiles, kThreads);
   const int64_t position = tile.begin + threadIdx.x;
-  const int own = static_cast<int>(threadIdx.x), taps = static_cast<int>(problem.taps);
-  for (int i = own; i < kThreads + taps - 1; i += kThreads) {
+  const int thread = static_cast<int>(threadIdx.x), taps = static_cast<int>(problem.taps);
+  for (int i = thread; i < kThreads + taps - 1; i += kThreads) {
     values[i] = value_at(tile.in, tile.begin + i - taps / 2, problem.size);
   }
   __syncthreads();
   if (position >= problem.size) return;
   float sum = 0.f;
-  for (int k = 0; k < taps; ++k) sum += constant_weight[k] * values[own + k];
+  for (int k = 0; k < taps; ++k) sum += constant_weight[k] * values[thread + k];
   tile.out[position] = sum;
 }
 // [shared_tile]
@@ -82,15 +82,15 @@ __global__ void shared_tile(LadderProblem problem, Tiles tiles) {
 // [cached_halo]
 __global__ void cached_halo(LadderProblem problem, Tiles tiles) {
   __shared__ float values[kThreads];
-  const Tile tile = own_tile(problem, tiles, kThreads);
+  const Tile tile = tile_of_block(problem, tiles, kThreads);
   const int64_t position = tile.begin + threadIdx.x;
-  const int own = static_cast<int>(threadIdx.x), taps = static_cast<int>(problem.taps);
-  values[own] = value_at(tile.in, position, problem.size);
+  const int thread = static_cast<int>(threadIdx.x), taps = static_cast<int>(problem.taps);
+  values[thread] = value_at(tile.in, position, problem.size);
   __syncthreads();
   if (position >= problem.size) return;
   float sum = 0.f;
   for (int k = 0; k < taps; ++k) {
-    const int i = own + k - taps / 2;
+    const int i = thread + k - taps / 2;
     const bool is_halo = i < 0 || i >= kThreads;
     sum += constant_weight[k] *
            (is_halo ? value_at(tile.in, tile.begin + i, problem.size) : values[i]);
@@ -142,7 +142,7 @@ __device__ void slide(float (&sums)[kOutputs], const float* row, int64_t positio
 }
 
 __global__ void register_window(LadderProblem problem, Tiles tiles) {
-  const Tile tile = own_tile(problem, tiles, kThreads * kOutputs);
+  const Tile tile = tile_of_block(problem, tiles, kThreads * kOutputs);
   const int64_t position = tile.begin + threadIdx.x * kOutputs;
   if (position >= problem.size) return;
   const int taps = static_cast<int>(problem.taps);

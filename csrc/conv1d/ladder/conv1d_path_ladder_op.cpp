@@ -28,11 +28,11 @@ std::string conv1d_paths(const at::Tensor& input, const at::Tensor& weight,
   lines << plan(call.problem, call.pass, device).name();
   for_each_path(call.problem, call.pass, device, [&](const auto& path, const Problem& laid) {
     std::visit(
-        [&](const auto& own) {
-          lines << '\n' << own.kName;
-          if constexpr (requires { own.kCosts; }) {
-            const Terms terms = own.terms(laid, device);
-            lines << ' ' << cost_of(own.kCosts, laid, terms) << " 1 " << traffic_of(laid);
+        [&](const auto& plan_of_path) {
+          lines << '\n' << plan_of_path.kName;
+          if constexpr (requires { plan_of_path.kCosts; }) {
+            const Terms terms = plan_of_path.terms(laid, device);
+            lines << ' ' << cost_of(plan_of_path.kCosts, laid, terms) << " 1 " << traffic_of(laid);
             for (double term : terms) lines << ' ' << term;
           }
         },

@@ -76,14 +76,15 @@ __global__ void __launch_bounds__(kThreads, kMatrixTileBlocks)
 #pragma unroll 1
     for (int signal = 0; signal < 2; ++signal) {
       TileRows rows = inputs;
-      Sequence<const T> own = from;
+      Sequence<const T> sequence = from;
       uint32_t octets = input_octets;
       if (signal == 1) {
         rows = grads;
-        own = grad;
+        sequence = grad;
         octets = args.octets;
       }
-      args.has_vectors ? rows.load<8>(own, begin, octets) : rows.load<1>(own, begin, octets);
+      args.has_vectors ? rows.load<8>(sequence, begin, octets)
+                       : rows.load<1>(sequence, begin, octets);
     }
     __syncthreads();
     // Multiply.
@@ -91,10 +92,10 @@ __global__ void __launch_bounds__(kThreads, kMatrixTileBlocks)
     for (uint32_t c = warp; c < channels; c += kThreads / 32) {
       Sums sums;
       const uint4* const input = inputs.row(c);
-      const uint4* const own = grads.row(c);
+      const uint4* const grad_row = grads.row(c);
 #pragma unroll 1
       for (uint32_t octet = 0; octet < args.octets; octet += Sums::kTile / 8) {
-        sums.add(input + octet, own + octet, /*ahead=*/0, 0, 0, tiles.taps, /*dilation=*/1);
+        sums.add(input + octet, grad_row + octet, /*ahead=*/0, 0, 0, tiles.taps, /*dilation=*/1);
       }
       sums.iteration(scratch[warp], /*ahead=*/0, /*changes=*/true, tiles.taps, /*dilation=*/1);
       sums.add_to(totals + c * args.tap_count, tiles.taps);

@@ -34,12 +34,12 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
       const int64_t begin = int64_t{args.row_parts.divmod(image)} * args.part_positions;
       const auto positions =
           static_cast<int32_t>(min(args.grad_size - begin, int64_t{args.part_positions}));
-      const T* const own_from = from + image * args.from_batch;
-      const T* own_grad = grad + image * args.grad_batch + begin * args.grad_stride;
+      const T* const from_row = from + image * args.from_batch;
+      const T* grad_row = grad + image * args.grad_batch + begin * args.grad_stride;
       int64_t under = begin - args.padding;  // the first tap
       const auto load = [&](int64_t position) {
         const bool valid = static_cast<uint64_t>(position) < static_cast<uint64_t>(args.from_size);
-        return valid ? load_vec<T, N>(own_from + position * args.from_stride) : Channels{};
+        return valid ? load_vec<T, N>(from_row + position * args.from_stride) : Channels{};
       };
       // The inputs under the taps of U positions.
       Channels window[kTaps + U - 1];
@@ -52,26 +52,27 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
 #pragma unroll
         for (int u = 0; u < U; ++u) {
           const bool valid = position + u < positions;
-          grads[u] = load_vec<T, N>(own_grad + (valid ? u : 0) * args.grad_stride);
+          grads[u] = load_vec<T, N>(grad_row + (valid ? u : 0) * args.grad_stride);
           window[kTaps - 1 + u] = load(under + kTaps - 1 + u);
         }
 #pragma unroll
         for (int u = 0; u < U; ++u) {
           if (position + u < positions) {
-            C own[N];
-            widen(own, grads[u]);
+            C grad_values[N];
+            widen(grad_values, grads[u]);
 #pragma unroll
             for (int k = 0; k < kTaps; ++k) {
               C values[N];
               widen(values, window[u + k]);
 #pragma unroll
-              for (int i = 0; i < N; ++i) sums[k][i] = multiply_add(own[i], values[i], sums[k][i]);
+              for (int i = 0; i < N; ++i)
+                sums[k][i] = multiply_add(grad_values[i], values[i], sums[k][i]);
             }
           }
         }
 #pragma unroll
         for (int k = 0; k < kTaps - 1; ++k) window[k] = window[k + U];
-        own_grad += U * args.grad_stride;
+        grad_row += U * args.grad_stride;
         under += U;
       }
     }

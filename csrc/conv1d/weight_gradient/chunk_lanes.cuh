@@ -1,4 +1,4 @@
-// Sums of weight gradients by multiply-adds: a thread sums its own positions for all taps of a
+// Sums of weight gradients by multiply-adds: each thread sums other positions for all taps of a
 // block.
 #pragma once
 
@@ -55,7 +55,7 @@ class LaneSums {
   template <int kAhead, typename Valid>
   __device__ __forceinline__ void add_vecs(const uint4* input, const uint4* grads, uint32_t taps,
                                            const Valid& valid) {
-    C own[2][N], ring[2][3 * N];
+    C grad_values[2][N], ring[2][3 * N];
     const auto read = [&](int i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -68,7 +68,7 @@ class LaneSums {
     for (int half = 0; half < 2; ++half) {
       const auto vec = vec_of<T>(load_shared_whole(grads + half * kSecondVec));
 #pragma unroll
-      for (int j = 0; j < N; ++j) own[half][j] = vec.values[j];
+      for (int j = 0; j < N; ++j) grad_values[half][j] = vec.values[j];
     }
     read(0);
     read(1);
@@ -83,8 +83,8 @@ class LaneSums {
           if (valid(half, i)) {
 #pragma unroll
             for (int t = 0; t < N; ++t) {
-              sums_[k + t] = multiply_add(own[half][i], ring[half][(kAhead + k + t + i) % (3 * N)],
-                                          sums_[k + t]);
+              sums_[k + t] = multiply_add(grad_values[half][i],
+                                          ring[half][(kAhead + k + t + i) % (3 * N)], sums_[k + t]);
             }
           }
         }

@@ -30,12 +30,12 @@ class MatrixSums {
     const uint32_t lane = threadIdx.x % 32;
     uint32_t b[2];
     load_transposed(b, grads + lane % 16);
-    const uint4* const own = input + lane % 8 + lane / 8 % 2 + lane / 16 * 8;
+    const uint4* const input_row = input + lane % 8 + lane / 8 % 2 + lane / 16 * 8;
 #pragma unroll
     for (int m = 0; m < kMatrices; ++m) {
       if (m < used) {
         uint32_t a[4];
-        load_transposed(a, own + 2 * m);
+        load_transposed(a, input_row + 2 * m);
         multiply_add_matrices<T>(sums_[m], a, b);
       }
     }
@@ -55,12 +55,12 @@ class MatrixSums {
     }
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kOwnTaps; ++i) {
+    for (int i = 0; i < kThreadTaps; ++i) {
       const uint32_t tap = threadIdx.x % 32 + 32 * i;
       if (tap < taps) {
         const uint32_t row = tap * dilation + ahead;
 #pragma unroll
-        for (int n = 0; n < 8; ++n) own_taps_[i] += scratch.products[row + n][n];
+        for (int n = 0; n < 8; ++n) tap_sums_[i] += scratch.products[row + n][n];
       }
     }
     __syncwarp();
@@ -69,22 +69,22 @@ class MatrixSums {
   // Adds a thread's sums to `totals`, which has a sum per tap.
   __device__ __forceinline__ void add_to(float* totals, uint32_t taps) const {
 #pragma unroll
-    for (int i = 0; i < kOwnTaps; ++i) {
+    for (int i = 0; i < kThreadTaps; ++i) {
       const uint32_t tap = threadIdx.x % 32 + 32 * i;
-      if (tap < taps) totals[tap] += own_taps_[i];
+      if (tap < taps) totals[tap] += tap_sums_[i];
     }
   }
 
   __device__ __forceinline__ void finish(Scratch& scratch) const {
 #pragma unroll
-    for (int i = 0; i < kOwnTaps; ++i) {
+    for (int i = 0; i < kThreadTaps; ++i) {
       const uint32_t tap = threadIdx.x % 32 + 32 * i;
-      if (tap < 16 * kMatrices) scratch.products[tap][0] = own_taps_[i];
+      if (tap < 16 * kMatrices) scratch.products[tap][0] = tap_sums_[i];
     }
   }
 
  private:
-  static constexpr int kOwnTaps = (kMatrices + 1) / 2;  // per thread: tap `lane` and every 32nd
+  static constexpr int kThreadTaps = (kMatrices + 1) / 2;  // per thread: tap `lane` and every 32nd
 
   __device__ __forceinline__ static uint32_t used_matrices(int32_t ahead, uint32_t taps,
                                                            uint32_t dilation) {
@@ -99,7 +99,7 @@ class MatrixSums {
   }
 
   float sums_[kMatrices][4] = {};
-  float own_taps_[kOwnTaps] = {};
+  float tap_sums_[kThreadTaps] = {};
 };
 
 }  // namespace gpuopt::conv1d

@@ -21,7 +21,7 @@ struct WeightChunk {
 // Sums holds a warp's sums over its chunks:
 //   kTile               positions per tile
 //   kMasks              whether missing positions are skipped
-//   Scratch             the warp's own shared memory
+//   Scratch             shared memory of one warp
 //   add(input, grads, ahead, position, size, taps, dilation)
 //                       adds a tile, which begins at `position` of a row of `size` values
 //   iteration(scratch, ahead, changes, taps, dilation)

@@ -26,16 +26,16 @@ __global__ void __launch_bounds__(kThreads)
                         (int64_t{group} * args.out_channels + channel) * args.grad_channel;
   C sums[kChannels * K] = {};
   const int64_t offset = int64_t{first_tap} * args.dilation - args.padding;
-  WeightUnit unit(args, int64_t{split} * kThreads + threadIdx.x,
-                  int64_t{args.splits.divisor} * kThreads);
-  for (; unit.left > 0; unit.move_on(args)) {
-    const int64_t image = unit.image, position = unit.position;
+  PositionCursor cursor(args, int64_t{split} * kThreads + threadIdx.x,
+                        int64_t{args.splits.divisor} * kThreads);
+  for (; cursor.left > 0; cursor.move_on(args)) {
+    const int64_t image = cursor.image, position = cursor.position;
     const T* const grads = grad + image * args.grad_batch + position * args.grad_stride;
-    C own[kChannels];
+    C grad_values[kChannels];
 #pragma unroll
     for (int m = 0; m < kChannels; ++m) {
       const bool valid = channel + m < args.out_channels;
-      own[m] = to_compute(grads[valid ? m * args.grad_channel : 0]);
+      grad_values[m] = to_compute(grads[valid ? m * args.grad_channel : 0]);
     }
     C values[K];
     load_under(values, args, from + image * args.from_batch, position * args.step + offset,
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int k = 0; k < K; ++k) {
 #pragma unroll
       for (int m = 0; m < kChannels; ++m) {
-        sums[m * K + k] = multiply_add(own[m], values[k], sums[m * K + k]);
+        sums[m * K + k] = multiply_add(grad_values[m], values[k], sums[m * K + k]);
       }
     }
   }
@@ -82,15 +82,15 @@ __global__ void __launch_bounds__(kThreads)
                           (int64_t{group} * args.in_channels + in_channel) * args.from_channel;
     const T* const grad = static_cast<const T*>(args.grad) + channel * args.grad_channel;
     const int64_t offset = int64_t{first_tap} * args.dilation - args.padding;
-    WeightUnit unit(args, int64_t{split} * kRows + y, int64_t{args.splits.divisor} * kRows);
-    for (; unit.left > 0; unit.move_on(args)) {
-      const int64_t image = unit.image, position = unit.position;
-      const C own = to_compute(grad[image * args.grad_batch + position * args.grad_stride]);
+    PositionCursor cursor(args, int64_t{split} * kRows + y, int64_t{args.splits.divisor} * kRows);
+    for (; cursor.left > 0; cursor.move_on(args)) {
+      const int64_t image = cursor.image, position = cursor.position;
+      const C grad_value = to_compute(grad[image * args.grad_batch + position * args.grad_stride]);
       C values[K];
       load_under(values, args, from + image * args.from_batch, position * args.step + offset,
                  first_tap);
 #pragma unroll
-      for (int k = 0; k < K; ++k) sums[k] = multiply_add(own, values[k], sums[k]);
+      for (int k = 0; k < K; ++k) sums[k] = multiply_add(grad_value, values[k], sums[k]);
     }
   }
   // Reduce over the warps and store.

@@ -25,7 +25,7 @@ struct WeightGeneralPlan : PathPlan<WeightArgs> {
     const int64_t pairs = p.groups * tiles * p.from.channels * tap_parts;
     const int64_t splits =
         splits_of(device.sms * kWeightBlocks, pairs,
-                  ceil_div<int64_t>(p.batch * p.to.size, kThreads) / kWeightUnits);
+                  ceil_div<int64_t>(p.batch * p.to.size, kThreads) / kThreadPositions);
     if (!fits_grid(pairs * splits)) return {};
     plan.launch = launch_shape(pairs * splits, kThreads);
     plan.args = weight_args(p, splits, tap_parts, tiles, kThreads);
@@ -56,7 +56,7 @@ struct WeightColumnsPlan : PathPlan<WeightArgs> {
     const int64_t pairs = tiles * p.from.channels * tap_parts;
     const int64_t splits =
         splits_of(device.sms * kWeightBlocks, pairs,
-                  ceil_div<int64_t>(p.batch * p.to.size, kThreads / 32) / kWeightUnits);
+                  ceil_div<int64_t>(p.batch * p.to.size, kThreads / 32) / kThreadPositions);
     if (!fits_grid(pairs * splits)) return {};
     WeightColumnsPlan plan;
     plan.launch = launch_shape(pairs * splits, kThreads);

@@ -40,9 +40,9 @@ __device__ __forceinline__ uint64_t shift_quads(uint64_t low, uint64_t high, uin
   return __funnelshift_r(a0, a1, bits) | uint64_t{__funnelshift_r(a1, a2, bits)} << 32;
 }
 
-// On tensor cores, for fp16 and bf16: 16 * kRows channels and 8 * kColumns products. Each warp has
-// its own positions. With kShifts, channels have any alignment, and threads shift the vectors that
-// they load. Without kShifts, a block's channels are `cycle` apart and aligned alike.
+// On tensor cores, for fp16 and bf16: 16 * kRows channels and 8 * kColumns products. Warps have
+// different positions. With kShifts, channels have any alignment, and threads shift the vectors
+// that they load. Without kShifts, a block's channels are `cycle` apart and aligned alike.
 template <typename T, int kRows, int kColumns, bool kShifts>
 __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
     im2col_mma_kernel(const __grid_constant__ Im2colArgs args) {
@@ -103,12 +103,12 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
           !has_rows ? false
           : kShifts ? position >= kGradientQuad && position + 2 * kGradientQuad <= grad_size
                     : position >= 0 && position + kGradientQuad <= grad_size;
-      const T* own = grads + position * args.grad_stride + row * cycle * args.grad_channel;
+      const T* grad_rows = grads + position * args.grad_stride + row * cycle * args.grad_channel;
       if (__ballot_sync(0xffffffffu, exists && !whole) == 0) {
 #pragma unroll
         for (int r = 0; r < 2 * kRows; ++r) {
           const bool valid = exists && first_row + row + 8 * r < rows;
-          const T* const quad_row = own + r * pitch;
+          const T* const quad_row = grad_rows + r * pitch;
           if constexpr (kShifts) {
             const int32_t ahead = ahead_of(quad_row);
             const auto low = load_word<uint64_t>(quad_row - ahead, valid);
@@ -123,8 +123,8 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
 #pragma unroll
         for (int r = 0; r < 2 * kRows; ++r) {
           const bool valid = exists && first_row + row + 8 * r < rows;
-          quads[u][r] =
-              load_edge_quad(own + r * pitch, position, valid ? grad_size : 0, args.grad_stride);
+          quads[u][r] = load_edge_quad(grad_rows + r * pitch, position, valid ? grad_size : 0,
+                                       args.grad_stride);
         }
       }
       const T* const under = from + image * args.from_batch;
@@ -182,10 +182,10 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
     const uint32_t m = i / 4 / kColumns, n = i / 4 % kColumns;
-    const uint32_t own = first_row + 16 * m + lane / 4 + i % 4 / 2 * 8;
+    const uint32_t out_row = first_row + 16 * m + lane / 4 + i % 4 / 2 * 8;
     const uint32_t product = first_product + 8 * n + lane % 4 * 2 + i % 2;
-    if (own >= rows || product >= args.products) continue;
-    const int64_t channel = int64_t{group} * args.out_channels + channel_class + own * cycle;
+    if (out_row >= rows || product >= args.products) continue;
+    const int64_t channel = int64_t{group} * args.out_channels + channel_class + out_row * cycle;
     emit_weight<T>(args, split, channel * args.products + product, sums[m][n][i % 4]);
   }
 }

@@ -46,8 +46,8 @@ struct Im2colPlan : PathPlan<Im2colArgs> {
   }
 
   Terms terms(const Problem& p, const Device& device) const {
-    const double per_sm = blocks_per_sm(launch, device), own = products * channels / 100.0;
-    const double splits = args.splits.divisor, second = args.partial ? 1.0 : 0.0;
+    const double per_sm = blocks_per_sm(launch, device), sums = products * channels / 100.0;
+    const double splits = args.splits.divisor, second_launch = args.partial ? 1.0 : 0.0;
     if (!is_half(p)) {
       const double tile = std::ceil(args.tile_images * args.tile_positions.divisor / 32.0);
       const double tiles = std::ceil(args.units / splits), warps = launch.threads / 32;
@@ -55,14 +55,17 @@ struct Im2colPlan : PathPlan<Im2colArgs> {
                             static_cast<double>(p.from.channels);
       const double waves = waves_of(launch, device, static_cast<int>(12 / warps));
       // Terms: second launch, sums per SM, inputs per SM, tiles in waves, multiply-adds in waves.
-      return {second, own * warps / 4 * per_sm, tiles * values * per_sm / 1e3, tiles * waves,
-              tiles * tile * own * waves};
+      return {second_launch, sums * warps / 4 * per_sm, tiles * values * per_sm / 1e3,
+              tiles * waves, tiles * tile * sums * waves};
     }
-    const int unit = 4 * im2col_steps(channels / 16);
-    const double units = std::ceil(args.units / (splits * (launch.threads / 32) * unit));
+    const int iteration_quads = 4 * im2col_steps(channels / 16);
+    const double iterations =
+        std::ceil(args.units / (splits * (launch.threads / 32) * iteration_quads));
     const double waves = waves_of(launch, device, im2col_blocks(true));
-    // Terms: second launch, sums per SM, loads by index, units in waves, multiply-adds in waves.
-    return {second, own * per_sm, units * products * per_sm, units * waves, units * own * waves};
+    // Terms: second launch, sums per SM, loads by index, iterations in waves, multiply-adds in
+    // waves.
+    return {second_launch, sums * per_sm, iterations * products * per_sm, iterations * waves,
+            iterations * sums * waves};
   }
 
  private:

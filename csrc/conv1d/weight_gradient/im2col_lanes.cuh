@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
     offsets[q] = args.phases.offset_of(min(first_product + q, args.products - 1));
   }
   // A position of the gradient in all channels.
-  struct Unit {
+  struct Position {
     T grads[kRows];
     bool exists;
     uint32_t at;  // in shared memory
@@ -57,20 +57,20 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
     const auto load = [&](uint32_t index) {
       uint32_t row = index;
       const uint32_t position = args.tile_positions.divmod(row);
-      Unit unit;
-      unit.exists = row < images && begin + position < grad_size;
-      unit.at = row * args.in_channels * args.phases.row_pitch + position;
-      const T* const own =
+      Position loaded;
+      loaded.exists = row < images && begin + position < grad_size;
+      loaded.at = row * args.in_channels * args.phases.row_pitch + position;
+      const T* const grad_at =
           grad + (first_image + row) * args.grad_batch + (begin + position) * args.grad_stride;
 #pragma unroll
       for (uint32_t r = 0; r < kRows; ++r) {
-        unit.grads[r] = load_if(own + r * args.grad_channel, unit.exists && r < rows);
+        loaded.grads[r] = load_if(grad_at + r * args.grad_channel, loaded.exists && r < rows);
       }
-      return unit;
+      return loaded;
     };
     if (tile != split) __syncthreads();  // the previous inputs are read
     // Load.
-    Unit next = load(lane);
+    Position next = load(lane);
     copy_phases(inputs, args.phases, images * args.in_channels,
                 static_cast<int32_t>(begin * args.step - args.padding),
                 static_cast<int32_t>(args.from_size), args.from_stride, [&](uint32_t row) {
@@ -83,16 +83,16 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
     // Multiply.
 #pragma unroll 1
     for (uint32_t index = lane; index < images * positions; index += 32) {
-      const Unit unit = next;
+      const Position loaded = next;
       next = load(index + 32);
-      if (!unit.exists) continue;
-      const T* const under = inputs + unit.at;
+      if (!loaded.exists) continue;
+      const T* const under = inputs + loaded.at;
 #pragma unroll
       for (int q = 0; q < kProducts; ++q) {
         const T value = under[offsets[q]];
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          sums[r * kProducts + q] = multiply_add(unit.grads[r], value, sums[r * kProducts + q]);
+          sums[r * kProducts + q] = multiply_add(loaded.grads[r], value, sums[r * kProducts + q]);
         }
       }
     }

@@ -54,19 +54,19 @@ __device__ __forceinline__ void emit_weight(const WeightArgs& args, uint32_t spl
 }
 
 // A thread's current position of the gradient. For kernels that read positions one by one.
-struct WeightUnit {
+struct PositionCursor {
   int64_t left, image, position;  // left: including this one
 
-  // Visits every `apart`th position from `unit` on.
-  __device__ __forceinline__ WeightUnit(const WeightArgs& args, int64_t unit, int64_t apart)
-      : left((args.batch * args.grad_size - unit + apart - 1) / apart),
-        image(unit / args.grad_size),
-        position(unit - image * args.grad_size) {}
+  // Visits every `apart`th position from `first` on.
+  __device__ __forceinline__ PositionCursor(const WeightArgs& args, int64_t first, int64_t apart)
+      : left((args.batch * args.grad_size - first + apart - 1) / apart),
+        image(first / args.grad_size),
+        position(first - image * args.grad_size) {}
 
   __device__ __forceinline__ void move_on(const WeightArgs& args) {
     --left;
-    image += args.unit_images;
-    position += args.unit_positions;
+    image += args.next_images;
+    position += args.next_positions;
     if (position >= args.grad_size) {
       position -= args.grad_size;
       ++image;

@@ -29,17 +29,17 @@ __global__ void __launch_bounds__(32 * kTapSumWarps, tap_sum_blocks(kRows))
   const uint32_t stage_pitch = (kTapGemmPositions + args.tile_rows) * kPitch;
   grid_dependency_wait();
 
-  // Starts copying a unit: the gradient, then the inputs under it.
-  const auto copy_unit = [&](uint32_t unit, uint32_t stage) {
-    if (unit < args.units) {
-      uint32_t image = unit;
-      const uint32_t first = args.chunks.divmod(image) * kTapGemmPositions;
+  // Starts copying a chunk: the gradient, then the inputs under it.
+  const auto copy_chunk = [&](uint32_t chunk, uint32_t stage) {
+    if (chunk < args.all_chunks) {
+      uint32_t image = chunk;
+      const uint32_t first = args.row_chunks.divmod(image) * kTapGemmPositions;
       const int64_t signal = int64_t{image} * args.groups.divisor + group;
       uint4* const to = shared + stage * stage_pitch;
       const auto copy = [&](uint4* rows, const void* from, int64_t first_row, uint32_t vecs) {
-        const uint4* const own = static_cast<const uint4*>(from) + first_row * kVecs;
+        const uint4* const source = static_cast<const uint4*>(from) + first_row * kVecs;
         for (uint32_t i = threadIdx.x; i < vecs; i += threads) {
-          copy_async<uint4, 1>(rows + i / kVecs * kPitch + i % kVecs, own + i);
+          copy_async<uint4, 1>(rows + i / kVecs * kPitch + i % kVecs, source + i);
         }
       };
       copy(to, args.grad, signal * args.grad_rows + first, kTapGemmPositions * kVecs);
@@ -51,41 +51,43 @@ __global__ void __launch_bounds__(32 * kTapSumWarps, tap_sum_blocks(kRows))
   };
   const uint32_t apart = args.splits.divisor;
 #pragma unroll
-  for (uint32_t i = 0; i + 1 < kTapGemmStages; ++i) copy_unit(split + i * apart, i);
+  for (uint32_t i = 0; i + 1 < kTapGemmStages; ++i) copy_chunk(split + i * apart, i);
 
   // Multiply.
   float sums[kRows][2 * kRows][4] = {};
   const bool has_tap = warp < taps;
-  const uint32_t own_grads = (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2;
-  const uint32_t own_inputs =
+  const uint32_t grads_at = (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2;
+  const uint32_t inputs_at =
       (kTapGemmPositions + lane % 16 * step + warp * dilation) * kPitch + lane / 16;
   uint32_t stage = 0;
 #pragma unroll 1
-  for (uint32_t unit = split; unit < args.units; unit += apart) {
+  for (uint32_t chunk = split; chunk < args.all_chunks; chunk += apart) {
     wait_for_copy_groups<kTapGemmStages - 2>();
     __syncthreads();
-    copy_unit(unit + (kTapGemmStages - 1) * apart, stage == 0 ? kTapGemmStages - 1 : stage - 1);
+    copy_chunk(chunk + (kTapGemmStages - 1) * apart, stage == 0 ? kTapGemmStages - 1 : stage - 1);
     const uint4* const tile = shared + stage * stage_pitch;
     stage = stage + 1 == kTapGemmStages ? 0 : stage + 1;
     if (!has_tap) continue;
-    const uint32_t first = (unit - args.chunks.div(unit) * args.chunks.divisor) * kTapGemmPositions;
+    const uint32_t first =
+        (chunk - args.row_chunks.div(chunk) * args.row_chunks.divisor) * kTapGemmPositions;
     const int32_t left = args.grad_size - static_cast<int32_t>(first);
 #pragma unroll 1
     for (int32_t position = 0; position < min(left, kTapGemmPositions); position += 16) {
       uint32_t a[kRows][4], b[kRows][4];
 #pragma unroll
       for (int m = 0; m < kRows; ++m) {
-        load_transposed(a[m], tile + own_grads + position * kPitch + 2 * m);
+        load_transposed(a[m], tile + grads_at + position * kPitch + 2 * m);
       }
 #pragma unroll
       for (int n = 0; n < kRows; ++n) {
-        load_transposed(b[n], tile + own_inputs + position * step * kPitch + 2 * n);
+        load_transposed(b[n], tile + inputs_at + position * step * kPitch + 2 * n);
       }
       if (position + 16 > left) {  // the gradient is 0 beyond its end, but inputs may be infinite
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const int32_t own = position + 8 * half + static_cast<int32_t>(2 * (lane % 4));
-          const uint32_t mask = (own < left ? 0xffffu : 0) | (own + 1 < left ? 0xffff0000u : 0);
+          const int32_t grad_position = position + 8 * half + static_cast<int32_t>(2 * (lane % 4));
+          const uint32_t mask =
+              (grad_position < left ? 0xffffu : 0) | (grad_position + 1 < left ? 0xffff0000u : 0);
 #pragma unroll
           for (int n = 0; n < kRows; ++n) {
             b[n][half] &= mask;
@@ -95,9 +97,9 @@ __global__ void __launch_bounds__(32 * kTapSumWarps, tap_sum_blocks(kRows))
       }
 #pragma unroll
       for (int n = 0; n < 2 * kRows; ++n) {
-        const uint32_t own_b[2] = {b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]};
+        const uint32_t b_half[2] = {b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]};
 #pragma unroll
-        for (int m = 0; m < kRows; ++m) multiply_add_matrices<T>(sums[m][n], a[m], own_b);
+        for (int m = 0; m < kRows; ++m) multiply_add_matrices<T>(sums[m][n], a[m], b_half);
       }
     }
   }
@@ -110,7 +112,7 @@ __global__ void __launch_bounds__(32 * kTapSumWarps, tap_sum_blocks(kRows))
   float* const made = reinterpret_cast<float*>(shared);
 #pragma unroll
   for (int m = 0; m < kRows; ++m) {
-    __syncthreads();  // the last unit, or other channels, are read
+    __syncthreads();  // the last chunk, or other channels, are read
 #pragma unroll
     for (int i = 0; i < 8 * kRows; ++i) {
       const uint32_t o = i / 2 % 2 * 8 + lane / 4, c = i / 4 * 8 + 2 * (lane % 4) + i % 2;

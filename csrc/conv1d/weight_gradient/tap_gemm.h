@@ -12,14 +12,14 @@ constexpr int kTapSumWarps = 8;  // per block, at most. A warp has one tap
 constexpr int tap_sum_blocks(int rows) { return rows == 4 ? 1 : 2; }
 
 // `from` is [batch, groups, from_rows, vecs], `grad` [batch, groups, grad_rows, vecs], in vectors
-// of 8 channels. A unit is a row of kTapGemmPositions positions of one example.
+// of 8 channels. A chunk is kTapGemmPositions positions of one example.
 struct WeightTapGemmArgs {
   const void *from, *grad;
   void* to;  // [splits, weights] in f32 if there are several splits
   int64_t from_rows, grad_rows, weights;
   int32_t grad_size, step, dilation;
-  uint32_t taps, block_taps, tile_rows, in_channels, out_channels, units;
-  FastDiv chunks, tap_parts, splits, groups;
+  uint32_t taps, block_taps, tile_rows, in_channels, out_channels, all_chunks;
+  FastDiv row_chunks, tap_parts, splits, groups;
 };
 
 struct WeightTapGemmPlan : PathPlan<WeightTapGemmArgs> {
@@ -29,7 +29,7 @@ struct WeightTapGemmPlan : PathPlan<WeightTapGemmArgs> {
   int rows;  // tiles of 16 channels
 
   static std::optional<WeightTapGemmPlan> make(const Problem& p, const Device& device) {
-    constexpr int64_t kWarpsPerSm = 16, kUnitsPerSplit = 2;  // if sums are split
+    constexpr int64_t kWarpsPerSm = 16, kChunksPerSplit = 2;  // if sums are split
     const int64_t weights = p.groups * p.to.channels * macs_per_output(p);
     if (!has_tap_gemm(p) || weights > kMaxIndex32 - kThreads) return {};
     const int64_t most = std::max(p.from.channels, p.to.channels);
@@ -46,10 +46,10 @@ struct WeightTapGemmPlan : PathPlan<WeightTapGemmArgs> {
     block_taps = ceil_div(p.taps, tap_parts);
     if (bytes_of(block_taps) > device.shared_bytes) return {};
     const int64_t chunks = ceil_div<int64_t>(p.to.size, kTapGemmPositions);
-    const int64_t units = p.batch * chunks, blocks = p.groups * tap_parts;
-    if (units >= kFar) return {};
-    const int64_t splits =
-        splits_of(int64_t{device.sms} * kWarpsPerSm, blocks * block_taps, units / kUnitsPerSplit);
+    const int64_t all_chunks = p.batch * chunks, blocks = p.groups * tap_parts;
+    if (all_chunks >= kFar) return {};
+    const int64_t splits = splits_of(int64_t{device.sms} * kWarpsPerSm, blocks * block_taps,
+                                     all_chunks / kChunksPerSplit);
     WeightTapGemmPlan plan;
     const int64_t grad_rows = chunks * kTapGemmPositions;
     const int64_t from_rows = (grad_rows - 1) * p.stride + span_of(p) + 1;
@@ -72,8 +72,8 @@ struct WeightTapGemmPlan : PathPlan<WeightTapGemmArgs> {
     args.block_taps = static_cast<uint32_t>(block_taps);
     args.tile_rows = static_cast<uint32_t>(tile_rows_of(block_taps));
     set_channels(args, p);
-    args.units = static_cast<uint32_t>(units);
-    args.chunks = divide_by(chunks);
+    args.all_chunks = static_cast<uint32_t>(all_chunks);
+    args.row_chunks = divide_by(chunks);
     args.tap_parts = divide_by(tap_parts);
     args.splits = divide_by(splits);
     args.groups = divide_by(p.groups);
@@ -82,7 +82,7 @@ struct WeightTapGemmPlan : PathPlan<WeightTapGemmArgs> {
 
   Terms terms(const Problem&, const Device& device) const {
     const double splits = args.splits.divisor;
-    const double mma = std::ceil(args.units / splits) * rows * rows;
+    const double mma = std::ceil(args.all_chunks / splits) * rows * rows;
     // Terms: copies, mma per warp and per SM, second launch, partial sums.
     return {copied_by(from, grad), mma, mma * blocks_per_sm(launch, device) * launch.threads / 32,
             splits > 1 ? 1.0 : 0.0,

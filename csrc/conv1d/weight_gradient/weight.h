@@ -10,8 +10,8 @@ namespace gpuopt::conv1d {
 
 constexpr int64_t kSumBytes = 4 << 10;  // shared memory for sums over a block, at most
 constexpr int64_t kMostSplits = kThreads * 16;
-constexpr int64_t kWeightBlocks = 6;  // per SM, if sums are split
-constexpr int64_t kWeightUnits = 4;   // positions per thread at least, if sums are split
+constexpr int64_t kWeightBlocks = 6;     // per SM, if sums are split
+constexpr int64_t kThreadPositions = 4;  // positions per thread at least, if sums are split
 
 // `from` is [batch, groups, in_channels, from_size], `grad` is [batch, groups, out_channels,
 // grad_size]. `to` is [splits, weights] if `partial`, otherwise the contiguous gradient.
@@ -22,7 +22,7 @@ struct WeightArgs {
   int64_t from_batch, from_channel, from_stride, grad_batch, grad_channel, grad_stride;
   int64_t from_size, grad_size, step, padding, dilation;
   int64_t batch, weights;                    // weights: elements of the gradient
-  int64_t unit_images, unit_positions;       // from a thread's position to its next
+  int64_t next_images, next_positions;       // from a thread's position to its next
   uint32_t taps, in_channels, out_channels;  // channels per group
   FastDiv splits, tap_parts, in_parts, out_parts;
   bool partial;
@@ -39,9 +39,9 @@ inline int64_t splits_of(int64_t all, int64_t blocks, int64_t most) {
   return std::clamp<int64_t>(std::min(all / blocks, most), 1, kMostSplits);
 }
 
-// `block_units` is the number of positions that a block reads at once, see WeightUnit.
+// `block_positions` is the number of positions that a block reads at once, see PositionCursor.
 inline WeightArgs weight_args(const Problem& p, int64_t splits, int64_t tap_parts,
-                              int64_t out_parts = 1, int64_t block_units = kThreads / 32) {
+                              int64_t out_parts = 1, int64_t block_positions = kThreads / 32) {
   WeightArgs args;
   args.from = p.from.data;
   args.grad = p.to.data;
@@ -64,9 +64,9 @@ inline WeightArgs weight_args(const Problem& p, int64_t splits, int64_t tap_part
   args.dilation = p.dilation;
   args.batch = p.batch;
   args.weights = p.groups * p.to.channels * p.from.channels * p.taps;
-  const int64_t apart = splits * block_units;
-  args.unit_images = apart / p.to.size;
-  args.unit_positions = apart % p.to.size;
+  const int64_t apart = splits * block_positions;
+  args.next_images = apart / p.to.size;
+  args.next_positions = apart % p.to.size;
   args.taps = static_cast<uint32_t>(p.taps);
   set_channels(args, p);
   args.splits = divide_by(splits);

@@ -33,12 +33,12 @@ inline void check(const Matmul& op) {
                   "columns: expected ", columns, ", got shape ", other.sym_sizes());
   if (has_symbolic_shape(self) || has_symbolic_shape(other)) return;  // ATen adds guards
   for (int64_t d = 3; d <= std::min(self.dim(), other.dim()); ++d) {
-    const int64_t own = self.size(-d), others = other.size(-d);
-    TORCH_CHECK(own == others || own == 1 || others == 1, name,
+    const int64_t self_size = self.size(-d), other_size = other.size(-d);
+    TORCH_CHECK(self_size == other_size || self_size == 1 || other_size == 1, name,
                 ": other must broadcast with input: expected sizes of the batch that match or are "
                 "1, got input ",
-                self.sizes(), " and other ", other.sizes(), " (dimension -", d, ": ", own,
-                " against ", others, ")");
+                self.sizes(), " and other ", other.sizes(), " (dimension -", d, ": ", self_size,
+                " against ", other_size, ")");
   }
 }
 

@@ -24,7 +24,7 @@ bool has_wgmma() {
 }
 
 // The product in 3xTF32 of float32 tensors. Undefined if cuBLAS is faster, or if this GPU has none.
-Tensor in_three_tf32(const MatmulOwn& op) {
+Tensor in_three_tf32(const MatmulByPath& op) {
   if (op.self.numel() == 0 || op.other.numel() == 0) return {};
   const c10::cuda::CUDAGuard guard(op.self.device());
   if (!has_wgmma()) return {};
@@ -58,7 +58,7 @@ Tensor matmul_cuda(const Matmul& op) {
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
   impl<Matmul, matmul_cuda>(m);
-  impl<MatmulOwn, in_three_tf32>(m);
+  impl<MatmulByPath, in_three_tf32>(m);
 }
 
 }  // namespace

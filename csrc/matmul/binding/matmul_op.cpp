@@ -21,7 +21,7 @@ Tensor matmul_by_aten(const Matmul& op) {
   return by_aten(op);
 }
 
-Tensor own_by_aten(const MatmulOwn& op) { return by_aten({op.self, op.other, "3xtf32"}); }
+Tensor three_tf32_by_aten(const MatmulByPath& op) { return by_aten({op.self, op.other, "3xtf32"}); }
 
 // ---------------------------------------------------------------- vmap
 
@@ -115,7 +115,7 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   // As torch.matmul, in the lower precision under autocast.
   register_op<Matmul, Cpu<matmul_by_aten>, Meta<matmul_by_aten>, Grad<MatmulBackward>,
               VmapAfterCast<matmul_vmap, lower_precision, at::kCUDA, at::kCPU>>(m);
-  register_private_op<MatmulOwn, Cpu<own_by_aten>, Meta<own_by_aten>>(m);
+  register_private_op<MatmulByPath, Cpu<three_tf32_by_aten>, Meta<three_tf32_by_aten>>(m);
 }
 
 }  // namespace

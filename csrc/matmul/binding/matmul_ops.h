@@ -15,7 +15,7 @@ struct Matmul {
 };
 
 // matmul in 3xTF32, for operands that were checked. Undefined if cuBLAS is faster.
-struct MatmulOwn {
+struct MatmulByPath {
   using Result = at::Tensor;
   static constexpr std::string_view kSchema = "_matmul_own(Tensor self, Tensor other) -> Tensor";
   const at::Tensor &self, &other;

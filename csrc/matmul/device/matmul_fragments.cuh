@@ -80,8 +80,8 @@ __device__ __forceinline__ void recompute_nan(const float (&sums)[kRows][kColumn
     const int i = row + q / 4 / kColumns * 16 + fragment_row(q / 2 % 2);
     const int j = column + q / 4 % kColumns * 8 + fragment_column() + q % 2;
     if (i >= m || j >= n) continue;
-    float& own = out[int64_t{i} * n + j];
-    if (own != own) own = dot(i, j);
+    float& output = out[int64_t{i} * n + j];
+    if (output != output) output = dot(i, j);
   }
 }
 // [three_tf32]

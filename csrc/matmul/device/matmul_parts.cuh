@@ -10,12 +10,12 @@ namespace gpuopt::matmul {
 // Adds the sums of parts in order. partial[part][output].
 static __global__ void __launch_bounds__(256)
     add_parts_kernel(const float* partial, float* out, int64_t outputs, int parts) {
-  const int64_t own = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (own >= outputs) return;
+  const int64_t output = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (output >= outputs) return;
   float sum = 0;
 #pragma unroll 4
-  for (int part = 0; part < parts; ++part) sum += partial[part * outputs + own];
-  out[own] = sum;
+  for (int part = 0; part < parts; ++part) sum += partial[part * outputs + output];
+  out[output] = sum;
 }
 // [split_k]
 

@@ -33,19 +33,19 @@ __device__ __forceinline__ void copy_slice(Memory& memory, const Maps& maps, con
 constexpr Spread kRows{8, 4, 32}, kColumns{16, 4, 16};
 
 // The vectors of A that a thread transposes: two of one row.
-constexpr int kOwnVecs = kTileRows * kSlice / 4 / kThreads;
-using Raw = Vec<float, 4>[kOwnVecs];
+constexpr int kThreadVecs = kTileRows * kSlice / 4 / kThreads;
+using Raw = Vec<float, 4>[kThreadVecs];
 __device__ __forceinline__ void load_raw(Raw& values, const float (&raw)[kTileRows][kSlice]) {
-  const int row = threadIdx.x % kTileRows, first = threadIdx.x / kTileRows * kOwnVecs;
+  const int row = threadIdx.x % kTileRows, first = threadIdx.x / kTileRows * kThreadVecs;
 #pragma unroll
-  for (int i = 0; i < kOwnVecs; ++i) {
+  for (int i = 0; i < kThreadVecs; ++i) {
     values[i] = load_vec<float, 4>(&raw[row][((first + i) ^ row / 2 % 4) * 4]);
   }
 }
 __device__ __forceinline__ void store_transposed(float (&a)[kSlice][kTileRows], const Raw& values) {
-  const int row = threadIdx.x % kTileRows, first = threadIdx.x / kTileRows * kOwnVecs;
+  const int row = threadIdx.x % kTileRows, first = threadIdx.x / kTileRows * kThreadVecs;
 #pragma unroll
-  for (int i = 0; i < kOwnVecs; ++i) {
+  for (int i = 0; i < kThreadVecs; ++i) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) a[4 * (first + i) + j][row] = values[i].values[j];
   }
@@ -78,11 +78,11 @@ __global__ void __launch_bounds__(kThreads)
     if (threadIdx.x == 0 && slice > 0 && slice - 1 + kStages < slices) {
       copy_slice(memory, maps, tile, slice - 1 + kStages);
     }
-    const float* const own_a = &memory.a[slice % 2][0][row];
-    const float* const own_b = &memory.b[slice % kStages][0][column];
+    const float* const a_row = &memory.a[slice % 2][0][row];
+    const float* const b_column = &memory.b[slice % kStages][0][column];
     const auto load = [&](int k, int to) {
-      load_values<kRows>(a[to], own_a + k * kTileRows);
-      load_values<kColumns>(b[to], own_b + k * kTileColumns);
+      load_values<kRows>(a[to], a_row + k * kTileRows);
+      load_values<kColumns>(b[to], b_column + k * kTileColumns);
     };
     load(0, 0);
     if (slice + 1 < slices) {

@@ -9,7 +9,7 @@ namespace {
 // The tiles of a cluster of one or two blocks lie one below the other.
 struct ClusterMemory {
   Memory tiles;
-  alignas(1024) uint16_t out[kGroups][2][kGroupRows][64];  // two boxes for each group of warps
+  alignas(1024) uint16_t out[kWarpgroups][2][kWarpgroupRows][64];  // two boxes for each warpgroup
 };
 
 struct ClusterMaps {
@@ -29,21 +29,22 @@ __device__ __forceinline__ void copy_slice(Memory& memory, int stage, const Maps
   }
 }
 
-// Stores the sums of a group of warps by boxes of 64 columns. While one box is read, the next one
+// Stores the sums of a warpgroup by boxes of 64 columns. While one box is read, the next one
 // is written.
 template <typename T>
 __device__ __forceinline__ void store_boxes(const float (&sums)[128],
-                                            uint16_t (&boxes)[2][kGroupRows][64],
-                                            const TensorMap& map, int row, int column, int group) {
-  const int own_row = static_cast<int>(threadIdx.x % 128 / 32) * 16;
+                                            uint16_t (&boxes)[2][kWarpgroupRows][64],
+                                            const TensorMap& map, int row, int column,
+                                            int warpgroup) {
+  const int warp_row = static_cast<int>(threadIdx.x % 128 / 32) * 16;
   const bool stores = threadIdx.x % 128 == 0;
 #pragma unroll
   for (int box = 0; box < kTileColumns / 64; ++box) {
     if (stores) wait_for_box_reads<1>();
-    sync_warps(1 + group, 128);  // the stores have read this box
+    sync_warps(1 + warpgroup, 128);  // the stores have read this box
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int r = own_row + fragment_row(half);
+      const int r = warp_row + fragment_row(half);
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const int first = 4 * (8 * box + j) + 2 * half;
@@ -53,17 +54,17 @@ __device__ __forceinline__ void store_boxes(const float (&sums)[128],
       }
     }
     fence_for_bulk_copies();
-    sync_warps(1 + group, 128);
+    sync_warps(1 + warpgroup, 128);
     if (stores) store_box(map, row, column + 64 * box, boxes[box % 2]);
   }
 }
 
 template <typename T>
-__global__ void __launch_bounds__((1 + kGroups) * 128)
+__global__ void __launch_bounds__((1 + kWarpgroups) * 128)
     clusters_kernel(const __grid_constant__ ClusterMaps maps, int m, int n, int k, int blocks,
                     int clusters) {
   auto& memory = *reinterpret_cast<ClusterMemory*>(matmul_memory);
-  const int slices = (k + kSlice - 1) / kSlice, group = static_cast<int>(threadIdx.x / 128) - 1;
+  const int slices = (k + kSlice - 1) / kSlice, warpgroup = static_cast<int>(threadIdx.x / 128) - 1;
   const int block = blockIdx.x % blocks, cluster = blockIdx.x / blocks;
   const int step = gridDim.x / blocks;  // clusters of the grid
   const auto tile_of_cluster = [&](int index) {
@@ -71,12 +72,12 @@ __global__ void __launch_bounds__((1 + kGroups) * 128)
     tile.row += block * kTileRows;
     return tile;
   };
-  if (threadIdx.x == 0) init_barriers(memory.tiles, blocks * kGroups * 4);
+  if (threadIdx.x == 0) init_barriers(memory.tiles, blocks * kWarpgroups * 4);
   __syncthreads();
   arrive_in_cluster();
   wait_for_cluster();
   Ring<kStages> ring;
-  if (group < 0) {
+  if (warpgroup < 0) {
     release_registers<40>();
     if (threadIdx.x == 0) {
       for (int index = cluster; index < clusters; index += step) {
@@ -95,12 +96,12 @@ __global__ void __launch_bounds__((1 + kGroups) * 128)
     for (int index = cluster; index < clusters; index += step) {
       const Tile tile = tile_of_cluster(index);
       float sums[128];
-      multiply_tile<T>(sums, memory.tiles, ring, slices, group, [&](int stage) {
+      multiply_tile<T>(sums, memory.tiles, ring, slices, warpgroup, [&](int stage) {
         if (threadIdx.x % 32 < blocks)
           arrive_in_block(&memory.tiles.empty[stage], threadIdx.x % 32);
       });
-      store_boxes<T>(sums, memory.out[group], maps.out, tile.row + kGroupRows * group, tile.column,
-                     group);
+      store_boxes<T>(sums, memory.out[warpgroup], maps.out, tile.row + kWarpgroupRows * warpgroup,
+                     tile.column, warpgroup);
     }
     if (threadIdx.x % 128 == 0) wait_for_box_reads<0>();
     __syncwarp();
@@ -121,12 +122,13 @@ cudaError_t clusters(const LadderProblem& p, Workspace& workspace, cudaStream_t 
     ClusterMaps maps = {};
     cudaError_t error = make_maps(maps.in, p);
     if (error != cudaSuccess) return error;
-    error = make_tensor_map(maps.out, p.dtype, p.out, p.m, p.n, p.n, kGroupRows, 64, Swizzle::k128);
+    error =
+        make_tensor_map(maps.out, p.dtype, p.out, p.m, p.n, p.n, kWarpgroupRows, 64, Swizzle::k128);
     if (error != cudaSuccess) return error;
     const unsigned blocks = p.m > kTileRows && p.sms > 1 ? 2 : 1;
     const unsigned clusters = tiles_of(p, blocks * kTileRows, kTileColumns);
     const unsigned most = static_cast<unsigned>(p.sms) / blocks;
-    LaunchShape shape{blocks * min(clusters, most), (1 + kGroups) * 128, sizeof(ClusterMemory)};
+    LaunchShape shape{blocks * min(clusters, most), (1 + kWarpgroups) * 128, sizeof(ClusterMemory)};
     shape.cluster = blocks;
     return launch_kernel(clusters_kernel<T>, shape, stream, maps, p.m, p.n, p.k,
                          static_cast<int>(blocks), static_cast<int>(clusters));

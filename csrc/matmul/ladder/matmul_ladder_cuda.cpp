@@ -17,14 +17,16 @@ int capability() {
 }
 
 void check_gpu(const LadderCall& call) {
-  const int own = capability();
+  const int device_capability = capability();
   const bool is_hopper_only = call.is_from("wgmma");
   int least = 0, shared_kb = 48;
   if (call.is_from("three_tf32")) least = 80;
   if (is_hopper_only || call.is("bulk_copies")) least = 90;
-  TORCH_CHECK_NOT_IMPLEMENTED(is_hopper_only ? own == least : own >= least, call.op_and_step(),
-                              ": needs a GPU of compute capability ", least / 10, ".", least % 10,
-                              is_hopper_only ? "" : " or more", ", got ", own / 10, ".", own % 10);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      is_hopper_only ? device_capability == least : device_capability >= least, call.op_and_step(),
+      ": needs a GPU of compute capability ", least / 10, ".", least % 10,
+      is_hopper_only ? "" : " or more", ", got ", device_capability / 10, ".",
+      device_capability % 10);
   if (call.is("warp_tiles") || call.is("split_k")) shared_kb = kWarpTilesKb;
   if (call.is("bulk_copies")) shared_kb = kBulkCopiesKb;
   if (call.is("three_tf32")) shared_kb = kThreeTf32Kb;

@@ -1,5 +1,5 @@
 // What the steps with wgmma share: slices copied by tensor maps, the products of a slice, and the
-// outputs of a group of four warps.
+// outputs of a warpgroup, which is four warps.
 #pragma once
 
 #include "common/mbarrier.cuh"
@@ -11,8 +11,8 @@
 namespace gpuopt::matmul {
 
 constexpr int kTileRows = 128, kTileColumns = 256, kSlice = 64, kStages = 4;
-constexpr int kGroupRows = 64;  // of a group of four warps
-constexpr int kGroups = kTileRows / kGroupRows;
+constexpr int kWarpgroupRows = 64;
+constexpr int kWarpgroups = kTileRows / kWarpgroupRows;
 
 // [wgmma]
 // Rows of 128 bytes, swizzled. 256 columns of B are four boxes of 64 columns.
@@ -43,26 +43,26 @@ __device__ __forceinline__ void copy_slice(Memory& memory, int stage, const Maps
 // Starts the products of a slice. The first slice of a tile does not add to the sums.
 template <typename T>
 __device__ __forceinline__ void multiply_slice(float (&sums)[128], const Memory::Slice& slice,
-                                               int group, bool adds) {
+                                               int warpgroup, bool adds) {
   begin_products();
 #pragma unroll
   for (int k = 0; k < kSlice; k += 16) {
-    multiply_operands<T>(sums, describe_operand(&slice.a[kGroupRows * group][k]),
+    multiply_operands<T>(sums, describe_operand(&slice.a[kWarpgroupRows * warpgroup][k]),
                          describe_operand(&slice.b[0][k][0], sizeof(slice.b[0])), adds || k > 0);
   }
   end_products();
 }
 
-// Stores the sums of a group of warps, whose outputs begin at `row` and `column`.
+// Stores the sums of a warpgroup, whose outputs begin at `row` and `column`.
 template <typename T>
 __device__ __forceinline__ void store_sums(const float (&sums)[128], T* out, int m, int n, int row,
                                            int column) {
-  const int own_row = row + static_cast<int>(threadIdx.x % 128 / 32) * 16;
+  const int warp_row = row + static_cast<int>(threadIdx.x % 128 / 32) * 16;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int j = 0; j < kTileColumns / 8; ++j) {
-      store_pair(out, m, n, own_row + fragment_row(half), column + 8 * j + fragment_column(),
+      store_pair(out, m, n, warp_row + fragment_row(half), column + 8 * j + fragment_column(),
                  sums[4 * j + 2 * half], sums[4 * j + 2 * half + 1]);
     }
   }
@@ -90,12 +90,12 @@ inline cudaError_t make_maps(Maps& maps, const LadderProblem& p) {
 // one slice still run when the products of the next slice start.
 template <typename T, typename Release>
 __device__ __forceinline__ void multiply_tile(float (&sums)[128], Memory& memory,
-                                              Ring<kStages>& ring, int slices, int group,
+                                              Ring<kStages>& ring, int slices, int warpgroup,
                                               Release release) {
   int previous = 0;
   for (int slice = 0; slice < slices; ++slice) {
     wait_barrier(&memory.full[ring.stage], ring.parity);
-    multiply_slice<T>(sums, memory.slices[ring.stage], group, slice > 0);
+    multiply_slice<T>(sums, memory.slices[ring.stage], warpgroup, slice > 0);
     wait_for_products<1>(sums);
     if (slice > 0) release(previous);
     previous = ring.stage;

@@ -24,14 +24,14 @@ template <typename Slice, bool kAligned>
 class SliceCopies {
  public:
   __device__ __forceinline__ SliceCopies(const Floats& x, const Tile& tile)
-      : a_(x.a + (tile.row + own_row_) * x.a_pitch + own_k_),
-        b_(x.b + own_b_row_ * x.b_pitch + tile.column + own_column_),
+      : a_(x.a + (tile.row + a_row_) * x.a_pitch + a_k_),
+        b_(x.b + b_row_ * x.b_pitch + tile.column + b_column_),
         a_step_(kRowStep * x.a_pitch),
         b_pitch_(x.b_pitch),
-        rows_left_(x.m - tile.row - own_row_),
-        columns_left_(max(0, min(4, x.n - tile.column - own_column_))),
-        a_left_(x.k - own_k_),
-        b_left_(x.k - own_b_row_) {}
+        rows_left_(x.m - tile.row - a_row_),
+        columns_left_(max(0, min(4, x.n - tile.column - b_column_))),
+        a_left_(x.k - a_k_),
+        b_left_(x.k - b_row_) {}
 
   // Copies the next slice.
   __device__ __forceinline__ void copy(Slice& to) {
@@ -39,20 +39,20 @@ class SliceCopies {
 #pragma unroll
     for (int i = 0; i < kRowGroups * Slice::kSize / 8; ++i) {
       const int row = i % kRowGroups, k = i / kRowGroups * 8;
-      copy_async_if(&to.a[own_k_ + k][own_row_ + row * kRowStep], a_ + row * a_step_ + k,
+      copy_async_if(&to.a[a_k_ + k][a_row_ + row * kRowStep], a_ + row * a_step_ + k,
                     rows_left_ > row * kRowStep && a_left_ > k);
     }
 #pragma unroll
     for (int k = 0; k < Slice::kSize; k += kRowsOfB) {
-      float* const own = &to.b[own_b_row_ + k][own_column_];
+      float* const to_vec = &to.b[b_row_ + k][b_column_];
       const float* const from = b_ + k * b_pitch_;
       const int left = b_left_ > k ? columns_left_ : 0;
       if constexpr (kAligned) {
-        copy_async_if(reinterpret_cast<uint4*>(own), reinterpret_cast<const uint4*>(from),
+        copy_async_if(reinterpret_cast<uint4*>(to_vec), reinterpret_cast<const uint4*>(from),
                       left > 0);
       } else {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) copy_async_if(own + j, from + j, j < left);
+        for (int j = 0; j < 4; ++j) copy_async_if(to_vec + j, from + j, j < left);
       }
     }
     a_ += Slice::kSize;
@@ -66,8 +66,8 @@ class SliceCopies {
   static constexpr int kRowStep = kThreads / 8, kVecs = Slice::kTileColumns / 4;
   static constexpr int kRowsOfB = kThreads / kVecs;
 
-  const int own_row_ = threadIdx.x / 8, own_k_ = threadIdx.x % 8;
-  const int own_b_row_ = threadIdx.x / kVecs, own_column_ = threadIdx.x % kVecs * 4;
+  const int a_row_ = threadIdx.x / 8, a_k_ = threadIdx.x % 8;
+  const int b_row_ = threadIdx.x / kVecs, b_column_ = threadIdx.x % kVecs * 4;
   const float *a_, *b_;
   const int64_t a_step_, b_pitch_;
   const int rows_left_, columns_left_;
@@ -79,21 +79,20 @@ using DoubleSlice = Slice<128, 128, 8>;
 template <bool kAligned>
 __global__ void __launch_bounds__(kThreads, 2)
     double_buffer_kernel(const __grid_constant__ Floats x) {
-  using Own = DoubleSlice;
-  constexpr Spread kOwn{8, 4, 64};
-  auto* const stages = reinterpret_cast<Own*>(matmul_memory);
+  constexpr Spread kSpread{8, 4, 64};
+  auto* const stages = reinterpret_cast<DoubleSlice*>(matmul_memory);
   const Tile tile = tile_of<128, 128>(blockIdx.x, x.n);
   const int row = threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
-  OutputBlock<kOwn, kOwn> block;
-  SliceCopies<Own, kAligned> copies(x, tile);
-  pipeline<2>((x.k + Own::kSize - 1) / Own::kSize,
+  OutputBlock<kSpread, kSpread> block;
+  SliceCopies<DoubleSlice, kAligned> copies(x, tile);
+  pipeline<2>((x.k + DoubleSlice::kSize - 1) / DoubleSlice::kSize,
               [&](int, int stage) { copies.copy(stages[stage]); },
               [&](int stage) {
 #pragma unroll
-                for (int k = 0; k < Own::kSize; ++k) {
+                for (int k = 0; k < DoubleSlice::kSize; ++k) {
                   float a[8], b[8];
-                  load_values<kOwn>(a, &stages[stage].a[k][row]);
-                  load_values<kOwn>(b, &stages[stage].b[k][column]);
+                  load_values<kSpread>(a, &stages[stage].a[k][row]);
+                  load_values<kSpread>(b, &stages[stage].b[k][column]);
                   block.multiply_add(a, b);
                 }
               });

@@ -57,7 +57,7 @@ __device__ void multiply_outputs(const Floats& x) {
   __shared__ float as[kSlice][kTile + 1], bs[kSlice][kTile];
   const Tile tile = tile_of<kTile, kTile>(blockIdx.x, x.n);
   const int thread = threadIdx.x;
-  const int row = thread / kAcross * kRows.group, column = thread % kAcross * kColumns.group;
+  const int row = thread / kAcross * kRows.vec, column = thread % kAcross * kColumns.vec;
   OutputBlock<kRows, kColumns> block;
   for (int k0 = 0; k0 < x.k; k0 += kSlice) {
 #pragma unroll
@@ -111,13 +111,13 @@ __device__ float4 load_row(const float* from, int left) {
 
 __global__ void __launch_bounds__(256) vectors_kernel(const __grid_constant__ Floats x) {
   constexpr int kTile = 128, kSlice = 8;
-  constexpr Spread kOwn{8, 4, 64};  // rows and columns of a thread
+  constexpr Spread kSpread{8, 4, 64};  // rows and columns of a thread
   __shared__ float as[kSlice][kTile + 4];
   __shared__ float bs[kSlice][kTile];
   const Tile tile = tile_of<kTile, kTile>(blockIdx.x, x.n);
   const int thread = threadIdx.x, row = thread / 16 * 4, column = thread % 16 * 4;
   const int a_row = thread / 2, a_k = thread % 2 * 4, b_k = thread / 32, b_column = thread % 32 * 4;
-  OutputBlock<kOwn, kOwn> block;
+  OutputBlock<kSpread, kSpread> block;
   for (int k0 = 0; k0 < x.k; k0 += kSlice) {
     const float* const a_from = x.a + (tile.row + a_row) * x.a_pitch + k0 + a_k;
     const float* const b_from = x.b + (k0 + b_k) * x.b_pitch + tile.column + b_column;
@@ -132,8 +132,8 @@ __global__ void __launch_bounds__(256) vectors_kernel(const __grid_constant__ Fl
 #pragma unroll
     for (int k = 0; k < kSlice; ++k) {
       float a[8], b[8];
-      load_values<kOwn>(a, &as[k][row]);
-      load_values<kOwn>(b, &bs[k][column]);
+      load_values<kSpread>(a, &as[k][row]);
+      load_values<kSpread>(b, &bs[k][column]);
       block.multiply_add(a, b);
     }
     __syncthreads();

@@ -45,24 +45,24 @@ inline unsigned tiles_of(const LadderProblem& p, int rows, int columns) {
   return static_cast<unsigned>(int64_t{ceil_div(p.m, rows)} * ceil_div(p.n, columns));
 }
 
-// Indices of a thread's rows or columns: `count` of them, in groups of neighbours that lie `step`
+// Indices of a thread's rows or columns: `count` of them, in vectors of neighbours that lie `step`
 // apart.
 struct Spread {
-  int count, group, step;
-  __host__ __device__ constexpr int at(int i) const { return i / group * step + i % group; }
+  int count, vec, step;
+  __host__ __device__ constexpr int at(int i) const { return i / vec * step + i % vec; }
 };
 
-// Reads values of shared memory, by vectors if groups are vectors.
+// Reads values of shared memory, by vectors of 16 bytes if they fit.
 template <Spread kSpread>
 __device__ __forceinline__ void load_values(float (&values)[kSpread.count], const float* shared) {
 #pragma unroll
-  for (int i = 0; i < kSpread.count; i += kSpread.group) {
-    if constexpr (kSpread.group == 4) {
+  for (int i = 0; i < kSpread.count; i += kSpread.vec) {
+    if constexpr (kSpread.vec == 4) {
       *reinterpret_cast<float4*>(values + i) =
           *reinterpret_cast<const float4*>(shared + kSpread.at(i));
     } else {
 #pragma unroll
-      for (int j = 0; j < kSpread.group; ++j) values[i + j] = shared[kSpread.at(i + j)];
+      for (int j = 0; j < kSpread.vec; ++j) values[i + j] = shared[kSpread.at(i + j)];
     }
   }
 }
@@ -98,18 +98,18 @@ struct OutputBlock {
       if (row + kRows.at(i) >= m) continue;
       float* const first = out + int64_t{row + kRows.at(i)} * n;
 #pragma unroll
-      for (int j = 0; j < kColumns.count; j += kColumns.group) {
-        const int own = column + kColumns.at(j);
+      for (int j = 0; j < kColumns.count; j += kColumns.vec) {
+        const int output_column = column + kColumns.at(j);
         if (whole) {
-          if (own >= n) continue;
+          if (output_column >= n) continue;
           Vec<float, 4> vec;
 #pragma unroll
-          for (int q = 0; q < kColumns.group; ++q) vec.values[q] = sums[i][j + q];
-          store_whole(first + own, vec);
+          for (int q = 0; q < kColumns.vec; ++q) vec.values[q] = sums[i][j + q];
+          store_whole(first + output_column, vec);
         } else {
 #pragma unroll
-          for (int q = 0; q < kColumns.group; ++q) {
-            if (own + q < n) first[own + q] = sums[i][j + q];
+          for (int q = 0; q < kColumns.vec; ++q) {
+            if (output_column + q < n) first[output_column + q] = sums[i][j + q];
           }
         }
       }
@@ -133,18 +133,18 @@ __device__ __forceinline__ void copy_tile(uint4* shared, const T* from, int64_t 
     const uint32_t q = threadIdx.x + i * kThreads;
     const int row = q / kVecs, vec = q % kVecs;
     const int left = row < rows_left ? max(0, min(N, columns_left - vec * N)) : 0;
-    const T* const own = from + row * pitch + vec * N;
+    const T* const source = from + row * pitch + vec * N;
     uint4* const to = shared + at(row, vec);
     if constexpr (kAligned) {
-      copy_async_if(to, reinterpret_cast<const uint4*>(own), left > 0);
+      copy_async_if(to, reinterpret_cast<const uint4*>(source), left > 0);
     } else if constexpr (sizeof(T) == 4) {
 #pragma unroll
-      for (int j = 0; j < N; ++j) copy_async_if(reinterpret_cast<T*>(to) + j, own + j, j < left);
+      for (int j = 0; j < N; ++j) copy_async_if(reinterpret_cast<T*>(to) + j, source + j, j < left);
     } else {
       Vec<T, N> values = {};
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        if (j < left) values.values[j] = own[j];
+        if (j < left) values.values[j] = source[j];
       }
       store_vec(reinterpret_cast<T*>(to), values);
     }

@@ -5,13 +5,13 @@ namespace gpuopt::matmul {
 namespace {
 
 // [wgmma]
-// Two groups of four warps. Thread 0 also copies.
+// Two warpgroups. Thread 0 also copies.
 template <typename T>
-__global__ void __launch_bounds__(kGroups * 128)
+__global__ void __launch_bounds__(kWarpgroups * 128)
     wgmma_kernel(const __grid_constant__ Maps maps, T* out, int m, int n, int k) {
   auto& memory = *reinterpret_cast<Memory*>(matmul_memory);
   const Tile tile = tile_of<kTileRows, kTileColumns>(blockIdx.x, n);
-  const int slices = (k + kSlice - 1) / kSlice, group = threadIdx.x / 128;
+  const int slices = (k + kSlice - 1) / kSlice, warpgroup = threadIdx.x / 128;
   if (threadIdx.x == 0) {
     init_barriers(memory, 1);
     for (int slice = 0; slice < min(kStages, slices); ++slice) {
@@ -23,16 +23,16 @@ __global__ void __launch_bounds__(kGroups * 128)
   Ring<kStages> ring;
   for (int slice = 0; slice < slices; ++slice) {
     wait_barrier(&memory.full[ring.stage], ring.parity);
-    multiply_slice<T>(sums, memory.slices[ring.stage], group, slice > 0);
+    multiply_slice<T>(sums, memory.slices[ring.stage], warpgroup, slice > 0);
     wait_for_products<0>(sums);
-    __syncthreads();  // both groups have read the slice
+    __syncthreads();  // both warpgroups have read the slice
     if (threadIdx.x == 0 && slice + kStages < slices) {
       copy_slice(memory, ring.stage, maps, tile, (slice + kStages) * kSlice);
     }
     __syncwarp();  // products need all threads of a warp together
     ring.next();
   }
-  store_sums(sums, out, m, n, tile.row + kGroupRows * group, tile.column);
+  store_sums(sums, out, m, n, tile.row + kWarpgroupRows * warpgroup, tile.column);
 }
 // [wgmma]
 
@@ -43,17 +43,18 @@ struct InRows {
   }
 };
 
-// Group 0 copies, the others multiply. A block has the tiles from blockIdx.x on, gridDim.x apart.
+// Warpgroup 0 copies, the others multiply. A block has the tiles from blockIdx.x on, gridDim.x
+// apart.
 template <typename T, typename Order>
-__global__ void __launch_bounds__((1 + kGroups) * 128)
+__global__ void __launch_bounds__((1 + kWarpgroups) * 128)
     producer_consumer_kernel(const __grid_constant__ Maps maps, T* out, int m, int n, int k,
                              int tiles) {
   auto& memory = *reinterpret_cast<Memory*>(matmul_memory);
-  const int slices = (k + kSlice - 1) / kSlice, group = static_cast<int>(threadIdx.x / 128) - 1;
-  if (threadIdx.x == 0) init_barriers(memory, kGroups * 4);
+  const int slices = (k + kSlice - 1) / kSlice, warpgroup = static_cast<int>(threadIdx.x / 128) - 1;
+  if (threadIdx.x == 0) init_barriers(memory, kWarpgroups * 4);
   __syncthreads();
   Ring<kStages> ring;
-  if (group < 0) {
+  if (warpgroup < 0) {
     release_registers<40>();
     if (threadIdx.x != 0) return;
     for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
@@ -69,10 +70,10 @@ __global__ void __launch_bounds__((1 + kGroups) * 128)
     for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
       const Tile tile = Order::tile(index, m, n);
       float sums[128];
-      multiply_tile<T>(sums, memory, ring, slices, group, [&](int stage) {
+      multiply_tile<T>(sums, memory, ring, slices, warpgroup, [&](int stage) {
         if (threadIdx.x % 32 == 0) arrive(&memory.empty[stage]);
       });
-      store_sums(sums, out, m, n, tile.row + kGroupRows * group, tile.column);
+      store_sums(sums, out, m, n, tile.row + kWarpgroupRows * warpgroup, tile.column);
     }
   }
 }
@@ -95,7 +96,7 @@ cudaError_t start_producer_consumer(const LadderProblem& p, unsigned blocks, cud
     const cudaError_t error = make_maps(maps, p);
     if (error != cudaSuccess) return error;
     return launch_kernel(producer_consumer_kernel<T, Order>,
-                         {blocks, (1 + kGroups) * 128, sizeof(Memory)}, stream, maps,
+                         {blocks, (1 + kWarpgroups) * 128, sizeof(Memory)}, stream, maps,
                          static_cast<T*>(p.out), p.m, p.n, p.k,
                          static_cast<int>(tiles_of(p, kTileRows, kTileColumns)));
   });
@@ -110,7 +111,7 @@ cudaError_t wgmma(const LadderProblem& p, Workspace&, cudaStream_t stream) {
     const cudaError_t error = make_maps(maps, p);
     if (error != cudaSuccess) return error;
     return launch_kernel(wgmma_kernel<T>,
-                         {tiles_of(p, kTileRows, kTileColumns), kGroups * 128, sizeof(Memory)},
+                         {tiles_of(p, kTileRows, kTileColumns), kWarpgroups * 128, sizeof(Memory)},
                          stream, maps, static_cast<T*>(p.out), p.m, p.n, p.k);
   });
 }

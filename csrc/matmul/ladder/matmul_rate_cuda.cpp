@@ -21,19 +21,21 @@ Tensor unit_rate_cuda(const Tensor& self, std::string_view unit, int64_t iterati
                     ": expected unit fma, tf32 or bf16, got ", unit);
   TORCH_CHECK_VALUE(iterations >= 1 && iterations <= std::numeric_limits<int>::max(), kOp,
                     ": expected 1 iteration or more, got ", iterations);
-  const Unit own = unit == "fma" ? Unit::kFma : unit == "tf32" ? Unit::kTf32 : Unit::kBf16;
+  const Unit measured_unit = unit == "fma"    ? Unit::kFma
+                             : unit == "tf32" ? Unit::kTf32
+                                              : Unit::kBf16;
   const c10::cuda::CUDAGuard guard(self.device());
   int major = 0;
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
                                         c10::cuda::current_device()));
-  TORCH_CHECK_NOT_IMPLEMENTED(own == Unit::kFma || major == 9, kOp, ": ", unit,
+  TORCH_CHECK_NOT_IMPLEMENTED(measured_unit == Unit::kFma || major == 9, kOp, ": ", unit,
                               " needs a GPU of compute capability 9.0");
   const Tensor out = at::zeros({3}, self.options().dtype(at::kLong));
   const Tensor sink = at::zeros({1}, self.options().dtype(at::kFloat));
   check_launch(
-      kOp, run_unit(own, static_cast<int>(iterations), out.mutable_data_ptr<int64_t>(),
+      kOp, run_unit(measured_unit, static_cast<int>(iterations), out.mutable_data_ptr<int64_t>(),
                     sink.mutable_data_ptr<float>(), sm_count(), c10::cuda::getCurrentCUDAStream()));
-  out.select(0, 2).fill_(sm_count() * operations_of(own) * iterations);
+  out.select(0, 2).fill_(sm_count() * operations_of(measured_unit) * iterations);
   return out;
 }
 

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(1024) fma_kernel(int iterations, int64_t* cloc
   });
 }
 
-// Two groups of four warps.
+// Two warpgroups.
 template <Unit kUnit>
 __global__ void __launch_bounds__(256) wgmma_kernel(int iterations, int64_t* clock, float* sink) {
   constexpr int kSums = kUnit == Unit::kBf16 ? 128 : 64;

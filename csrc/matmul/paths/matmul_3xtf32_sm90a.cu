@@ -12,7 +12,7 @@ namespace gpuopt::matmul {
 namespace {
 
 // [three_tf32_wgmma]
-// Warp 0 copies, warps 1 to 3 split B, and two groups of four warps split their rows of A and
+// Warp 0 copies, warps 1 to 3 split B, and two warpgroups split their rows of A and
 // multiply.
 constexpr int kTile = kTileSize, kSlice = kSliceK, kRawStages = 4, kPartStages = 2;
 constexpr int kSplitters = 3 * 32, kMultipliers = 8, kThreads = 384;
@@ -84,9 +84,9 @@ __device__ __forceinline__ void split_slices(Memory& memory, int thread, int sli
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if constexpr (kBRows) values.values[i] = raw[(4 * vec + i) * kTile + column];
-        const Parts own = parts_of(values.values[i]);
-        big.values[i] = own.big;
-        small.values[i] = own.small;
+        const Parts split = parts_of(values.values[i]);
+        big.values[i] = split.big;
+        small.values[i] = split.small;
       }
       store_vec(reinterpret_cast<uint32_t*>(parts.big[0] + to), big);
       store_vec(reinterpret_cast<uint32_t*>(parts.small[0] + to), small);
@@ -108,18 +108,21 @@ __device__ __forceinline__ void load_a(uint32_t (&words)[4], const Memory::Raw& 
                                        int k) {
   const int lane = threadIdx.x % 32;
   if constexpr (kARows) {
-    const int own_row = row + lane % 16, vec = k / 4 + lane / 16;
-    load_matrices(words, reinterpret_cast<const uint4*>(raw.a) + own_row * 8 + (vec ^ own_row % 8));
+    const int thread_row = row + lane % 16, vec = k / 4 + lane / 16;
+    load_matrices(words,
+                  reinterpret_cast<const uint4*>(raw.a) + thread_row * 8 + (vec ^ thread_row % 8));
   } else {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int own_row = row % 32 + lane / 4 + i % 2 * 8, own_k = k + lane % 4 + i / 2 * 4;
-      memcpy(&words[i], &raw.a[row / 32][own_k][(own_row / 4 ^ own_k % 8) * 4 + own_row % 4], 4);
+      const int thread_row = row % 32 + lane / 4 + i % 2 * 8, thread_k = k + lane % 4 + i / 2 * 4;
+      memcpy(&words[i],
+             &raw.a[row / 32][thread_k][(thread_row / 4 ^ thread_k % 8) * 4 + thread_row % 4], 4);
     }
   }
 }
 
-// Sums leave the tensor cores after every slice. While one group adds them, the other multiplies.
+// Sums leave the tensor cores after every slice. While one warpgroup adds them, the other
+// multiplies.
 template <bool kARows>
 __device__ __forceinline__ void multiply_slices(float (&sums)[1][kTile / 8][4], Memory& memory,
                                                 int row, int slices) {
@@ -136,9 +139,9 @@ __device__ __forceinline__ void multiply_slices(float (&sums)[1][kTile / 8][4], 
       load_a<kARows>(words, memory.raw[ring.stage], row, 8 * k);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const Parts own = parts_of(words[i]);
-        big[k][i] = own.big;
-        small[k][i] = own.small;
+        const Parts split = parts_of(words[i]);
+        big[k][i] = split.big;
+        small[k][i] = split.small;
       }
     }
     __syncwarp();

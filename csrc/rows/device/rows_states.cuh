@@ -80,9 +80,9 @@ struct alignas(16) AttentionState {
   }
   __device__ __forceinline__ void merge(const AttentionState& other) {
     const C limit = max(most, other.most);
-    const C own = power(most, limit), others = power(other.most, limit);
-    sum = sum * own + other.sum * others;
-    value = value * own + other.value * others;
+    const C factor = power(most, limit), other_factor = power(other.most, limit);
+    sum = sum * factor + other.sum * other_factor;
+    value = value * factor + other.value * other_factor;
     most = limit;
   }
   __device__ __forceinline__ C result() const { return isinf(most) ? C(NAN) : value / sum; }

@@ -96,19 +96,20 @@ class TileRows {
     auto base = static_cast<int32_t>(threadIdx.x / kWarp * at_once);
     while (base <= rows_) {
       const auto row = base + static_cast<int32_t>(number / team);
-      Share own = share(row, number < at_once * team && row <= rows_, number % team, team);
-      const bool is_long =
-          at_once > 1 && own.entries > static_cast<int32_t>(kLongRow * team) && own.row >= 0;
+      Share rows_share = share(row, number < at_once * team && row <= rows_, number % team, team);
+      const bool is_long = at_once > 1 &&
+                           rows_share.entries > static_cast<int32_t>(kLongRow * team) &&
+                           rows_share.row >= 0;
       // One bit for each long row.
       uint32_t left =
           __ballot_sync(~0u, is_long && threadIdx.x % kWarp == number / team * team * width);
-      if (is_long) own = share(row, false, own.index, team);
+      if (is_long) rows_share = share(row, false, rows_share.index, team);
       for (;;) {
-        body(own);
+        body(rows_share);
         if (left == 0) break;
         const uint32_t lane = __ffs(static_cast<int>(left)) - 1;
         left &= left - 1;
-        own =
+        rows_share =
             share(base + static_cast<int32_t>(lane / width / team), number < whole, number, whole);
       }
       base += static_cast<int32_t>(kWarps * at_once);
@@ -120,17 +121,17 @@ class TileRows {
 
   __device__ __forceinline__ Share share(int32_t row, bool valid, uint32_t index,
                                          uint32_t step) const {
-    Share own;
-    own.index = index;
-    own.step = step;
-    if (!valid) return own;
+    Share result;
+    result.index = index;
+    result.step = step;
+    if (!valid) return result;
     const int32_t first = bounds_[row], end = bounds_[row + 1];
-    own.row = row;
-    own.is_open = end == kOpen;
-    own.end = min(end, count_);
-    own.entries = own.end - first;
-    own.first = first + static_cast<int32_t>(index);
-    return own;
+    result.row = row;
+    result.is_open = end == kOpen;
+    result.end = min(end, count_);
+    result.entries = result.end - first;
+    result.first = first + static_cast<int32_t>(index);
+    return result;
   }
 
   uint16_t* bounds_;

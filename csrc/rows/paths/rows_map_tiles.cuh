@@ -54,10 +54,11 @@ __global__ __launch_bounds__(kThreads, kTileBlocks) void map_tiles(const MapArgs
   const TileRows rows(matrix, window, memory);
   __syncthreads();
   const auto lead = static_cast<int32_t>(window.begin - begin);
-  rows.for_each(1, args.walk.team, [&](const TileRows::Share& own) {
+  rows.for_each(1, args.walk.team, [&](const TileRows::Share& share) {
 #pragma unroll 1
-    for (int32_t entry = own.first; entry < own.end; entry += static_cast<int32_t>(own.step)) {
-      owner[lead + entry] = static_cast<uint16_t>(own.row + 1);
+    for (int32_t entry = share.first; entry < share.end;
+         entry += static_cast<int32_t>(share.step)) {
+      owner[lead + entry] = static_cast<uint16_t>(share.row + 1);
     }
   });
   wait_for_copies();
@@ -78,16 +79,16 @@ __global__ __launch_bounds__(kThreads, kTileBlocks) void map_tiles(const MapArgs
       const int32_t number = owner[entry];
       if (number > 0) {
         const int32_t of_row = (number - 2 + before) * width + feature;
-        const R own = row[of_row];
+        const R result = row[of_row];
         if constexpr (kMap == Map::kCopy) {
-          results.values[i] = own;
+          results.values[i] = result;
         } else if constexpr (kMap == Map::kSelected) {
           const int64_t chosen = matrix.is_long ? long_selected[of_row] : selected[of_row];
-          if (chosen == begin + entry) results.values[i] = own;
+          if (chosen == begin + entry) results.values[i] = result;
         } else if constexpr (kMap == Map::kSoftmax) {
-          results.values[i] = softmax_of(x[at + i], own);
+          results.values[i] = softmax_of(x[at + i], result);
         } else {
-          results.values[i] = softmax_gradient_of(x[at + i], y[at + i], own);
+          results.values[i] = softmax_gradient_of(x[at + i], y[at + i], result);
         }
       }
       if (++feature == width) {

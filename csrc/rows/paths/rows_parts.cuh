@@ -36,21 +36,23 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const Args args, con
   __shared__ int64_t rows[kFinishBlocks];
   __shared__ int32_t counts[kFinishBlocks];
   __shared__ State shared[kFinishThreads];
-  const int64_t own_block = first_block + warp;
-  int64_t own_row = -1;
-  int32_t own_count = 0;
-  if (own_block < walk.blocks) {
-    own_row = matrix.rows - 1;
-    if (own_block + 1 < walk.blocks) own_row = number_at(starts, matrix.is_long, own_block + 1) - 1;
-    if (own_row >= number_at(starts, matrix.is_long, own_block)) {
-      const int64_t last = start_of(matrix, own_row + 1) + own_row;  // position of its entries
-      own_count = static_cast<int32_t>(last / (walk.window * (kThreads / walk.lanes)) - own_block);
-      if (own_count > 0) ++own_count;
+  const int64_t warp_block = first_block + warp;
+  int64_t warp_row = -1;
+  int32_t warp_count = 0;
+  if (warp_block < walk.blocks) {
+    warp_row = matrix.rows - 1;
+    if (warp_block + 1 < walk.blocks)
+      warp_row = number_at(starts, matrix.is_long, warp_block + 1) - 1;
+    if (warp_row >= number_at(starts, matrix.is_long, warp_block)) {
+      const int64_t last = start_of(matrix, warp_row + 1) + warp_row;  // position of its entries
+      warp_count =
+          static_cast<int32_t>(last / (walk.window * (kThreads / walk.lanes)) - warp_block);
+      if (warp_count > 0) ++warp_count;
     }
   }
   if (lane == 0) {
-    rows[warp] = own_row;
-    counts[warp] = own_count;
+    rows[warp] = warp_row;
+    counts[warp] = warp_count;
   }
 
   // Adds every step-th part from number `from` on, for warp w.
@@ -62,10 +64,10 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const Args args, con
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
         const int32_t part = first + i * step;
-        const State* const own = of_block + (2 * int64_t{part} + (part == 0)) * problem.features;
+        const State* const source = of_block + (2 * int64_t{part} + (part == 0)) * problem.features;
 #pragma unroll
         for (int j = 0; j < N; ++j) {
-          if (part < count && features.has(j)) loaded[i][j] = own[features.at(j)];
+          if (part < count && features.has(j)) loaded[i][j] = source[features.at(j)];
         }
       }
 #pragma unroll
@@ -80,10 +82,10 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const Args args, con
     const int64_t first = start_of(matrix, row);
     write_row<T>(problem, batch, row, start_of(matrix, row + 1) - first, features, states);
   };
-  if (own_count > 0 && own_count <= kMany) {
+  if (warp_count > 0 && warp_count <= kMany) {
     State states[N];
-    add(warp, 0, 1, own_count, states);
-    finish(own_row, states);
+    add(warp, 0, 1, warp_count, states);
+    finish(warp_row, states);
   }
   __syncthreads();
   for (uint32_t w = 0; w < kFinishBlocks; ++w) {

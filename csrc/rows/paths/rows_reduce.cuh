@@ -164,12 +164,12 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
     fetch(from + U);
     const auto add = [&](int u) {
       [[maybe_unused]] const int64_t entry = window.begin + from + u;
-      T own[N];
-      memcpy(own, values[u], sizeof(own));
-      if constexpr (kAccess == Access::kVector && (kWeighted || sizeof(T) == 2)) hold(own);
+      T loaded[N];
+      memcpy(loaded, values[u], sizeof(loaded));
+      if constexpr (kAccess == Access::kVector && (kWeighted || sizeof(T) == 2)) hold(loaded);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        C x = to_compute(own[j]);
+        C x = to_compute(loaded[j]);
         if constexpr (kWeighted) x *= to_compute(weights[u][kWeights == 1 ? 0 : j]);
         if constexpr (kSelects) {
           if (!features.has(j)) continue;

@@ -40,27 +40,27 @@ __global__ __launch_bounds__(kThreads, kTileBlocks) void reduce_tiles(const Redu
 
   // Reduce.
   const uint32_t feature = threadIdx.x % kWarp % width;
-  rows.for_each(width, args.walk.team, [&](const TileRows::Share& own) {
+  rows.for_each(width, args.walk.team, [&](const TileRows::Share& share) {
     // Calls add() with the values of this thread. A loop that the compiler unrolled would divide by
     // the step, to count its iterations.
     constexpr int U = 4;
-    const auto step = static_cast<int32_t>(own.step), stride = step * static_cast<int32_t>(width);
+    const auto step = static_cast<int32_t>(share.step), stride = step * static_cast<int32_t>(width);
     const auto for_values = [&](auto&& add) {
-      const int32_t end = x_begin + own.end * static_cast<int32_t>(width);
+      const int32_t end = x_begin + share.end * static_cast<int32_t>(width);
       int32_t at =
-          x_begin + own.first * static_cast<int32_t>(width) + static_cast<int32_t>(feature);
-      int64_t entry = window.begin + own.first;
+          x_begin + share.first * static_cast<int32_t>(width) + static_cast<int32_t>(feature);
+      int64_t entry = window.begin + share.first;
 #pragma unroll 1
       for (; at < end; at += U * stride, entry += U * step) {
         C values[U];
         bool valid[U];
 #pragma unroll
         for (int u = 0; u < U; ++u) {
-          const int32_t own_at = at + u * stride;
-          valid[u] = own_at < end;
-          if (valid[u]) values[u] = to_compute(staged[own_at]);
+          const int32_t value_at = at + u * stride;
+          valid[u] = value_at < end;
+          if (valid[u]) values[u] = to_compute(staged[value_at]);
           if constexpr (kWeighted) {
-            if (valid[u]) values[u] *= to_compute(staged[own_at + y_apart]);
+            if (valid[u]) values[u] *= to_compute(staged[value_at + y_apart]);
           }
         }
 #pragma unroll
@@ -78,26 +78,26 @@ __global__ __launch_bounds__(kThreads, kTileBlocks) void reduce_tiles(const Redu
     } else {
       for_values([&](C value, int64_t entry) { state.add(value, entry); });
     }
-    if (own.step > 1) {
+    if (share.step > 1) {
       for (uint32_t apart = kWarp / 2; apart > 0; apart /= 2) {
-        if (apart >= own.step) continue;
+        if (apart >= share.step) continue;
         const State other = shuffle_up(state, apart * width);
-        if (own.index >= apart) state.merge(other);
+        if (share.index >= apart) state.merge(other);
       }
     }
 
     // Store. The last thread of a row has the sum of all.
-    if (own.row < 0 || own.index + 1 < own.step) return;
-    if (own.row == 0 || own.is_open) {
-      const bool begins = own.row > 0;
+    if (share.row < 0 || share.index + 1 < share.step) return;
+    if (share.row == 0 || share.is_open) {
+      const bool begins = share.row > 0;
       // All rows of a matrix end in the only block, if there is one block.
-      if (parts != nullptr && (begins || own.entries > 0)) {
+      if (parts != nullptr && (begins || share.entries > 0)) {
         parts[(2 * int64_t{blockIdx.x} + begins) * width + feature] = state;
       }
       return;
     }
     const State states[1] = {state};
-    write_row<T>(problem, 0, window.row + own.row - 1, own.entries,
+    write_row<T>(problem, 0, window.row + share.row - 1, share.entries,
                  Features<T, Access::kSingle>(1, 0, feature, problem.features), states);
   });
 }

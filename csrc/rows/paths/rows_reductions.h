@@ -1,4 +1,4 @@
-// The reductions, each compiled on its own. They run a plan whose problem asks for them.
+// The reductions. Each is compiled alone. They run a plan whose problem asks for them.
 #pragma once
 
 #include "rows/rows.h"

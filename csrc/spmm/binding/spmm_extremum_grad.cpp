@@ -84,8 +84,8 @@ class Winners {
       if (d == row_dim_) {
         index = index.mul(at::Scalar(stride));
       } else {
-        const Tensor own = along(d, table.sym_size(d), stride);
-        others = others.defined() ? others + own : own;
+        const Tensor offsets = along(d, table.sym_size(d), stride);
+        others = others.defined() ? others + offsets : offsets;
       }
       stride = stride * table.sym_size(d);
     }
@@ -115,7 +115,7 @@ struct ExtremumNode : MatrixNode {
 
   variable_list gradients(const Tensor& grad) override {
     variable_list inputs(2);
-    const Sparse a = matrix_.own();
+    const Sparse a = matrix_.unpack();
     const Tensor arg = arg_.unpack();
     if (task_should_compute_output(1)) {
       inputs[1] = selected_product(matrix_.transpose(a), value_.unpack(), grad, arg);
@@ -143,8 +143,8 @@ struct SelectedNode : MatrixNode {
 
   variable_list gradients(const Tensor& grad) override {
     variable_list inputs(2);
-    const Sparse own = matrix_.own();
-    const Sparse by_row{own.ptr, rows_of(own.ptr, entries_), own.entry};
+    const Sparse matrix = matrix_.unpack();
+    const Sparse by_row{matrix.ptr, rows_of(matrix.ptr, entries_), matrix.entry};
     const Winners winners(arg_.unpack(), columns_by_position(by_row, entries_), row_dim_,
                           has_heads_);
     if (task_should_compute_output(0)) inputs[0] = winners.sums(dense_.unpack(), grad);

@@ -47,9 +47,9 @@ struct SumNode : MatrixNode {
 
   variable_list gradients(const Tensor& of_result) override {
     variable_list inputs(2);
-    const Sparse a = matrix_.own();
+    const Sparse a = matrix_.unpack();
     const bool for_value = task_should_compute_output(0), for_dense = task_should_compute_output(1);
-    // The gradient of the values needs the transpose in its own derivatives only.
+    // The gradient of the values needs the transpose for second derivatives only.
     const Sparse transpose = for_dense || matrix_.has_transpose() ? matrix_.transpose(a) : Sparse();
     const Tensor grad = is_mean_ ? divided_by_counts(of_result, a.ptr, row_dim_) : of_result;
     if (for_dense) inputs[1] = product(transpose, value_.unpack(), grad, a);
@@ -78,11 +78,12 @@ struct SddmmNode : ProductNode {
 
   variable_list gradients(const Tensor& grad) override {
     variable_list inputs(2);
-    const Sparse own = matrix_.own();
+    const Sparse matrix = matrix_.unpack();
     const bool for_a = task_should_compute_output(0), for_b = task_should_compute_output(1);
-    const Sparse transpose = for_b || matrix_.has_transpose() ? matrix_.transpose(own) : Sparse();
-    if (for_a) inputs[0] = product(own, grad, second_.unpack(), transpose);
-    if (for_b) inputs[1] = product(transpose, grad, first_.unpack(), own);
+    const Sparse transpose =
+        for_b || matrix_.has_transpose() ? matrix_.transpose(matrix) : Sparse();
+    if (for_a) inputs[0] = product(matrix, grad, second_.unpack(), transpose);
+    if (for_b) inputs[1] = product(transpose, grad, first_.unpack(), matrix);
     return inputs;
   }
 

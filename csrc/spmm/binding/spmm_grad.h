@@ -16,9 +16,10 @@ struct Sparse {
 
   // The transpose, made here.
   Sparse transposed(const SymInt& columns) const {
-    Tensor own = index;
-    if (!own.defined()) own = at::arange(at::Scalar(columns), ptr.options());
-    auto [t_ptr, t_index, t_entry] = call(Transpose{ptr, own, columns});
+    Tensor columns_of_entries = index;
+    if (!columns_of_entries.defined())
+      columns_of_entries = at::arange(at::Scalar(columns), ptr.options());
+    auto [t_ptr, t_index, t_entry] = call(Transpose{ptr, columns_of_entries, columns});
     if (entry.defined()) t_entry = entry.index_select(0, t_entry);
     return {t_ptr, t_index, t_entry};
   }
@@ -49,9 +50,9 @@ class SavedMatrix {
     ptr_.save(op.ptr);
   }
 
-  Sparse own() const { return {ptr_.unpack(), index_.unpack(), entry_.unpack()}; }
-  Sparse transpose(const Sparse& own) const {
-    if (!has_transpose_) return own.transposed(columns_);
+  Sparse unpack() const { return {ptr_.unpack(), index_.unpack(), entry_.unpack()}; }
+  Sparse transpose(const Sparse& matrix) const {
+    if (!has_transpose_) return matrix.transposed(columns_);
     return {t_ptr_.unpack(), t_index_.unpack(), t_entry_.unpack()};
   }
   bool has_transpose() const { return has_transpose_; }

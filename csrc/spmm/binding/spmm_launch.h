@@ -33,8 +33,8 @@ struct MatrixOperand {
     matrix.columns = known(shape.columns);
     matrix.entries = known(shape.entries);
     if constexpr (requires { op.t_ptr; }) {  // a gradient may read them
-      for (const TensorOption* own : {&op.t_ptr, &op.t_index, &op.t_entry}) {
-        if (is_given(*own)) check_memory(name_of<Op>(), {{"the transpose", **own}});
+      for (const TensorOption* tensor : {&op.t_ptr, &op.t_index, &op.t_entry}) {
+        if (is_given(*tensor)) check_memory(name_of<Op>(), {{"the transpose", **tensor}});
       }
     }
   }

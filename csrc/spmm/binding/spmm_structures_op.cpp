@@ -29,12 +29,12 @@ Results find(at::TensorList sources, std::string_view key) {
 // with self-loops, is not reached by writes that are not counted. So it needs no fingerprint.
 void keep(at::TensorList sources, std::string_view key, const Results& results) {
   Structures structures;
-  const bool is_own = std::any_of(sources.begin(), sources.end(), [&](const Tensor& source) {
+  const bool reads_result = std::any_of(sources.begin(), sources.end(), [&](const Tensor& source) {
     return structures.has_result(source);
   });
   Structure& made = structures.add(sources, key, results);
   made.versions = versions_of(sources, results);
-  if (is_own) {
+  if (reads_result) {
     made.fingerprint.reset();
   } else {
     kernels_for(sources.front()).refuse_writes(made.fingerprint, sources);

@@ -74,11 +74,11 @@ class Folded {
 
   // A result at vmap's level.
   Tensor wrapped(const Tensor& result) const {
-    Tensor own = result;
+    Tensor unfolded = result;
     if (by_head_ && has_heads_) {
-      own = own.unflatten_symint(row_dim_ + 1, std::array<SymInt, 2>{examples_, heads_});
+      unfolded = unfolded.unflatten_symint(row_dim_ + 1, std::array<SymInt, 2>{examples_, heads_});
     }
-    return level_.wrap(dims_ == 1 ? own.squeeze(-1) : own, by_head_ ? row_dim_ + 1 : 0);
+    return level_.wrap(dims_ == 1 ? unfolded.squeeze(-1) : unfolded, by_head_ ? row_dim_ + 1 : 0);
   }
 
  private:

@@ -144,7 +144,7 @@ __device__ int64_t count_rows(int64_t rows, IsBefore is_before) {
 //   entries   0         piece     2 * piece
 //   pieces    |    0    |    1    |    2    |
 //   rows      |short|       long        |short |
-//   cut into        |own|    1    |  2  |
+//   cut into        | 0 |    1    |  2  |
 //
 // The first kernel adds pieces of long rows, parts[number][feature]. In the second one, each row's
 // group adds the entries before the first cut, and then the parts in order.
@@ -169,11 +169,11 @@ __global__ void split_rows(Product<T> a, const float* parts, int64_t piece, int 
   if (row >= a.rows) return;
   const int64_t begin = a.ptr[row], end = a.ptr[row + 1];
   const int64_t cut = (begin + piece - 1) / piece;
-  const int64_t own_end = end - begin > piece ? cut * piece : end;
+  const int64_t head_end = end - begin > piece ? cut * piece : end;
   for (int64_t feature = threadIdx.x % lanes * N; feature < a.features; feature += lanes * N) {
     float sums[N] = {};
-    add_entries(a, begin, own_end, feature, sums);
-    for (int64_t number = cut; own_end < end && number * piece < end; ++number) {
+    add_entries(a, begin, head_end, feature, sums);
+    for (int64_t number = cut; head_end < end && number * piece < end; ++number) {
       for (int j = 0; j < N; ++j) sums[j] += parts[number * a.features + feature + j];
     }
     write_row(a, row, feature, sums);

@@ -72,11 +72,11 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
       const auto load_left = [&](int u) {
         features.load(a + (window.row + row[u]) * problem.a.row, from < window.count, left[u]);
       };
-      const auto multiply = [&](int u, const T(&own)[N]) {
+      const auto multiply = [&](int u, const T(&row_values)[N]) {
 #pragma unroll
         for (int j = 0; j < N; ++j) {
           if (features.has(j)) {
-            sums[u] = multiply_add(to_compute(own[j]), to_compute(right[u][j]), sums[u]);
+            sums[u] = multiply_add(to_compute(row_values[j]), to_compute(right[u][j]), sums[u]);
           }
         }
       };

@@ -191,10 +191,11 @@ __global__ __launch_bounds__(kAgainThreads) void make_again(const TransposeProbl
 
   // Move, some neighbouring entries at a time.
   for (int64_t first = 0; first < matrix.entries; first += kAgainThreads) {
-    const int64_t own = first + threadIdx.x;
-    const int64_t own_column = own < matrix.entries ? int64_t{columns[own]} : -1;
-    keys[threadIdx.x] = is_column(own_column)
-                            ? static_cast<uint64_t>(own_column) << kBits | threadIdx.x
+    const int64_t thread_entry = first + threadIdx.x;
+    const int64_t thread_column =
+        thread_entry < matrix.entries ? int64_t{columns[thread_entry]} : -1;
+    keys[threadIdx.x] = is_column(thread_column)
+                            ? static_cast<uint64_t>(thread_column) << kBits | threadIdx.x
                             : ~uint64_t{0};
     sort_keys(keys);
     const uint64_t key = keys[threadIdx.x], column = key >> kBits;

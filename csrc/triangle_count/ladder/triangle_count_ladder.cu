@@ -38,22 +38,22 @@ __device__ bool has_lists(const LadderProblem& graph, int64_t edge, Neighbours& 
 }
 
 // Adds the numbers of all threads of a block to the count.
-__device__ void add_to_count(uint64_t* count, uint64_t own) {
+__device__ void add_to_count(uint64_t* count, uint64_t found) {
   __shared__ unsigned long long sum;
   if (threadIdx.x == 0) sum = 0;
   __syncthreads();
-  if (own > 0) atomicAdd(&sum, static_cast<unsigned long long>(own));
+  if (found > 0) atomicAdd(&sum, static_cast<unsigned long long>(found));
   __syncthreads();
   if (threadIdx.x == 0 && sum > 0) atomicAdd(reinterpret_cast<unsigned long long*>(count), sum);
 }
 
-__device__ int64_t own_thread() { return int64_t{blockIdx.x} * kLadderThreads + threadIdx.x; }
+__device__ int64_t thread_index() { return int64_t{blockIdx.x} * kLadderThreads + threadIdx.x; }
 
 // [merge]
 __global__ void merge(LadderProblem graph) {
   uint64_t found = 0;
   Neighbours one, other;
-  if (has_lists(graph, own_thread(), one, other)) {
+  if (has_lists(graph, thread_index(), one, other)) {
     while (one.begin < one.end && other.begin < other.end) {
       const int32_t left = *one.begin, right = *other.begin;
       found += left == right;
@@ -82,7 +82,7 @@ __device__ bool has(Neighbours sorted, int32_t vertex) {
 __global__ void binary_search(LadderProblem graph) {
   uint64_t found = 0;
   Neighbours few, many;
-  if (has_lists(graph, own_thread(), few, many)) {
+  if (has_lists(graph, thread_index(), few, many)) {
     for (const int32_t* w = few.begin; w < few.end; ++w) found += has(many, *w);
   }
   add_to_count(graph.count, found);
@@ -93,7 +93,7 @@ __global__ void binary_search(LadderProblem graph) {
 __global__ void warp_per_edge(LadderProblem graph) {
   uint64_t found = 0;
   Neighbours few, many;
-  if (has_lists(graph, own_thread() / kWarp, few, many)) {
+  if (has_lists(graph, thread_index() / kWarp, few, many)) {
     for (const int32_t* w = few.begin + threadIdx.x % kWarp; w < few.end; w += kWarp) {
       found += has(many, *w);
     }
@@ -137,15 +137,16 @@ struct Table {
 __global__ void hash(LadderProblem graph) {
   __shared__ Table table;
   const auto u = static_cast<int32_t>(blockIdx.x);
-  const Neighbours own = neighbours_of(graph, u);
+  const Neighbours targets = neighbours_of(graph, u);
   uint64_t found = 0;
-  for (const int32_t* first = own.begin; first < own.end; first += kTableVertices) {
+  for (const int32_t* first = targets.begin; first < targets.end; first += kTableVertices) {
     for (uint32_t i = threadIdx.x; i < kTableSlots; i += kLadderThreads) table.slots[i] = -1;
     __syncthreads();
-    const int32_t* const last = first + min(kTableVertices, static_cast<int64_t>(own.end - first));
+    const int32_t* const last =
+        first + min(kTableVertices, static_cast<int64_t>(targets.end - first));
     for (const int32_t* w = first + threadIdx.x; w < last; w += kLadderThreads) table.insert(*w);
     __syncthreads();
-    for (const int32_t* v = own.begin + threadIdx.x / kWarp; v < last;
+    for (const int32_t* v = targets.begin + threadIdx.x / kWarp; v < last;
          v += kLadderThreads / kWarp) {
       const Neighbours others = neighbours_of(graph, *v);
       for (const int32_t* w = others.begin + threadIdx.x % kWarp; w < others.end; w += kWarp) {

@@ -12,12 +12,12 @@ struct Position {
 };
 
 __device__ __forceinline__ Position position_of(const BackwardArgs& args, uint32_t position) {
-  Position own;
-  own.image = position;
-  own.unit = args.pixel_units.divmod(own.image);
-  own.x = args.in_width.divmod(own.image);
-  own.y = args.first_row + args.image_rows.divmod(own.image);
-  return own;
+  Position result;
+  result.image = position;
+  result.unit = args.pixel_units.divmod(result.image);
+  result.x = args.in_width.divmod(result.image);
+  result.y = args.first_row + args.image_rows.divmod(result.image);
+  return result;
 }
 
 template <typename T, int kElements>
@@ -57,10 +57,10 @@ struct WindowLoads {
   int64_t offset;
   bool row_valid[kMost], column_valid[kMost];
 
-  __device__ WindowLoads(const BackwardArgs& args, const Position& own, const Copies<kMost>& rows,
+  __device__ WindowLoads(const BackwardArgs& args, const Position& pixel, const Copies<kMost>& rows,
                          const Copies<kMost>& columns) {
     offset = rows.at[0] * args.row_stride + columns.at[0] * args.pixel_stride +
-             own.unit * args.unit_stride;
+             pixel.unit * args.unit_stride;
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
       row_valid[i] = rows.valid[i];
@@ -85,14 +85,14 @@ struct WindowLoads<T, 1, kMost> {
   int32_t offsets[kMost][kMost];
   uint32_t rows_in[kMost], columns_in[kMost];
 
-  __device__ WindowLoads(const BackwardArgs& args, const Position& own, const Copies<kMost>& rows,
+  __device__ WindowLoads(const BackwardArgs& args, const Position& pixel, const Copies<kMost>& rows,
                          const Copies<kMost>& columns) {
     int32_t row_offsets[kMost], column_offsets[kMost];
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
       row_offsets[i] = rows.at[i] * static_cast<int32_t>(args.row_stride);
       column_offsets[i] = columns.at[i] * static_cast<int32_t>(args.pixel_stride) +
-                          static_cast<int32_t>(own.unit * args.unit_stride);
+                          static_cast<int32_t>(pixel.unit * args.unit_stride);
       rows_in[i] = rows.valid[i] ? 0xffffffffu : 0;
       columns_in[i] = columns.valid[i] ? 0xffffffffu : 0;
     }
@@ -127,10 +127,10 @@ __global__ void __launch_bounds__(kBackwardThreads)
     backward_windows_kernel(const __grid_constant__ BackwardArgs args) {
   uint32_t position = blockIdx.x * kBackwardThreads + threadIdx.x;
   if (position >= args.threads) return;
-  const Position own = position_of(args, position);
-  const WindowLoads<T, kElements, kMost> window(args, own, Copies<kMost>(args.height, own.y),
-                                                Copies<kMost>(args.width, own.x));
-  uint32_t image = own.image;
+  const Position pixel = position_of(args, position);
+  const WindowLoads<T, kElements, kMost> window(args, pixel, Copies<kMost>(args.height, pixel.y),
+                                                Copies<kMost>(args.width, pixel.x));
+  uint32_t image = pixel.image;
   grid_dependency_wait();
   do {
     Vec<T, kElements> loaded[kAtOnce][kMost][kMost];
@@ -169,15 +169,15 @@ __global__ void __launch_bounds__(kBackwardThreads)
   using Sum = compute_t<T>;
   __shared__ Sum parts[kBackwardThreads * kElements];
   uint32_t split = threadIdx.x;
-  const uint32_t own_unit = args.block_units.divmod(split);
-  const uint32_t position = blockIdx.x * args.block_units.divisor + own_unit;
+  const uint32_t block_unit = args.block_units.divmod(split);
+  const uint32_t position = blockIdx.x * args.block_units.divisor + block_unit;
   const uint32_t splits = args.split_count.divisor;
   Sum sums[kElements] = {};
   grid_dependency_wait();
   if (position < args.units) {
-    const Position own = position_of(args, position);
-    const Window rows = copies_of(args.height, own.y), columns = copies_of(args.width, own.x);
-    const T* image = image_at<T>(args, own.image) + own.unit * args.unit_stride;
+    const Position pixel = position_of(args, position);
+    const Window rows = copies_of(args.height, pixel.y), columns = copies_of(args.width, pixel.x);
+    const T* image = image_at<T>(args, pixel.image) + pixel.unit * args.unit_stride;
     const int32_t width = columns.end - columns.begin;
     // A thread adds every splits-th pixel of the window, row after row.
     uint32_t y = rows.begin, x = columns.begin + split;
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
     __syncthreads();
     if (split > 0) return;
     for (uint32_t s = 1; s < splits; ++s) {
-      const uint32_t thread = s * args.block_units.divisor + own_unit;
+      const uint32_t thread = s * args.block_units.divisor + block_unit;
 #pragma unroll
       for (int i = 0; i < kElements; ++i) sums[i] += parts[thread * kElements + i];
     }

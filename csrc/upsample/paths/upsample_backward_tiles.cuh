@@ -103,9 +103,9 @@ __global__ void __launch_bounds__(kTileThreads)
     uint32_t x = item >> __popc(lanes - 1), unit = 0;
     const uint32_t lane = item & (lanes - 1), position = x;
     if (!kPlanar) unit = args.pixel_units.divmod(x);
-    const bool own = group < groups && x < columns;
+    const bool has_pixel = group < groups && x < columns;
     int32_t left = begin, width = 0;
-    if (own) {
+    if (has_pixel) {
       left = column_borders[x] + lane * kColumns;
       width = column_borders[x + 1] - left;
     }
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kTileThreads)
     uint32_t row = group;
 #pragma unroll 1
     for (uint32_t row_round = 0; row_round < args.row_rounds; ++row_round, row += groups) {
-      const bool valid = own && row < rows;
+      const bool valid = has_pixel && row < rows;
       Sum total = 0;
       if (valid) {
         const int32_t y = row_borders[row];

@@ -284,8 +284,8 @@ __global__ void __launch_bounds__(kForwardThreads)
     uint4 words[kGroupsAtOnce];
 #pragma unroll
     for (int k = 0; k < kGroupsAtOnce; ++k) {
-      const uint32_t own = group + k * args.group_step;
-      const Unit* images = from(own < args.groups ? own : group);
+      const uint32_t kth_group = group + k * args.group_step;
+      const Unit* images = from(kth_group < args.groups ? kth_group : group);
       Vec<Unit, kUnits> sources;
 #pragma unroll
       for (int i = 0; i < kUnits; ++i) sources.values[i] = images[offsets[i]];
@@ -294,8 +294,8 @@ __global__ void __launch_bounds__(kForwardThreads)
     launch_dependents();
 #pragma unroll
     for (int k = 0; k < kGroupsAtOnce; ++k) {
-      const uint32_t own = group + k * args.group_step;
-      if (own < args.groups) store_once(out + own * group_vecs, words[k]);
+      const uint32_t kth_group = group + k * args.group_step;
+      if (kth_group < args.groups) store_once(out + kth_group * group_vecs, words[k]);
     }
   }
 }

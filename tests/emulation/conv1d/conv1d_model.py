@@ -159,8 +159,8 @@ class Emulated:
                 self.call(case, name)
                 assert np.array_equal(views[written], result), "another order of threads gives other results"
         views[written][...] = int.from_bytes([UNTOUCHED] * item, "little")
-        for near, own in zip(nears, before):
-            assert np.array_equal(near, own), "something beside the result has changed"
+        for near, outside in zip(nears, before):
+            assert np.array_equal(near, outside), "something beside the result has changed"
         return path, int(parts), kernels
 
 
@@ -198,8 +198,8 @@ def draw(random: np.random.Generator, which: int, emulated: Emulated, most_macs:
     weights = groups * channels[0] * channels[1] * taps
     if batch * weights * out_size > most_macs or weights > 4000:
         return None
-    own = pick(random, *LAYOUTS)
-    layouts = [own, own if random.random() < 0.7 else pick(random, *LAYOUTS)]
+    input_layout = pick(random, *LAYOUTS)
+    layouts = [input_layout, input_layout if random.random() < 0.7 else pick(random, *LAYOUTS)]
     if random.random() < 0.05:
         layouts[pick(random, 0, 1) if which == WEIGHT_GRADIENT else which] = pick(random, "expanded", "expanded rows")
     signals = []

@@ -18,24 +18,26 @@ namespace {
 
 constexpr char kPoison = char(0xff);  // NaN: shows reads of unwritten memory
 
-// Poisons shared memory before every block. Bytes beyond the block's own must not change.
+// Poisons shared memory before every block. Bytes behind `block_bytes` must not change.
 struct PoisonedShared {
   PoisonedShared() {
     memset(bytes, kPoison, sizeof(shared));
     emulator::before_block = [this] {
       if (blockIdx.x == 0) {
         check();
-        memset(bytes, kPoison, own);
-        own = emulator::shared_bytes;
+        memset(bytes, kPoison, block_bytes);
+        block_bytes = emulator::shared_bytes;
       }
-      memset(bytes, kPoison, own);
+      memset(bytes, kPoison, block_bytes);
     };
   }
   ~PoisonedShared() { emulator::before_block = nullptr; }
-  void check() { intact = intact && is_filled(bytes + own, sizeof(shared) - own, kPoison); }
+  void check() {
+    intact = intact && is_filled(bytes + block_bytes, sizeof(shared) - block_bytes, kPoison);
+  }
 
   char* const bytes = reinterpret_cast<char*>(shared);
-  size_t own = 0;  // bytes of the last block
+  size_t block_bytes = 0;  // bytes of the last block
   bool intact = true;
 };
 

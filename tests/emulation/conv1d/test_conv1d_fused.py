@@ -86,19 +86,19 @@ def wanted(p, x, g, w, b, absolute=False):
 
 def check(p, got, want, sizes, terms) -> None:
     ulp, compute = HALF_ULP[p.dtype], HALF_ULP[max(p.dtype, FLOAT32)]
-    for own, right, size, count in zip(got, want, sizes, terms, strict=True):
+    for left, right, size, count in zip(got, want, sizes, terms, strict=True):
         with np.errstate(all="ignore"):
             rounded = decode(DTYPES[p.dtype], encode(DTYPES[p.dtype], right))
             error = 2 * ulp * np.abs(right) + (count + 64) * compute * (size + 1) + 2.0**-24 * (p.dtype == FLOAT16)
-            fine = (np.abs(own - right) <= error) | (own == rounded) | (np.isnan(own) & np.isnan(right))
-        assert fine.all(), f"at {np.argwhere(~fine)[:5].tolist()} {own[~fine][:5]} instead of {right[~fine][:5]}"
+            fine = (np.abs(left - right) <= error) | (left == rounded) | (np.isnan(left) & np.isnan(right))
+        assert fine.all(), f"at {np.argwhere(~fine)[:5].tolist()} {left[~fine][:5]} instead of {right[~fine][:5]}"
 
 
 def run_case(seed: int) -> tuple[str, ...]:
     """Runs a random problem twice. Returns its kernels."""
     random = np.random.default_rng(seed)
     p, result = draw(random)
-    own, item = DTYPES[p.dtype], p.item
+    kind, item = DTYPES[p.dtype], p.item
     shapes = (
         (p.batch, p.groups, p.from_.size),
         (p.batch, p.groups, p.to.size),
@@ -137,11 +137,11 @@ def run_case(seed: int) -> tuple[str, ...]:
         values = random.integers(-8, 9, shapes[i]) / 4
         if i < 2 and random.random() < 0.2:
             values.reshape(-1)[random.integers(values.size)] = pick(random, np.nan, np.inf)
-        views[i][...] = encode(own, values).view(views[i].dtype)
+        views[i][...] = encode(kind, values).view(views[i].dtype)
     before = [near.copy() for near in nears]
     has_bias = pick(random, 0, 1)
     p.from_.data, p.to.data, p.weight.data, p.bias = *addresses[:3], addresses[3] * has_bias
-    x, g, w, b = (decode(own, view.view(own.numpy)) for view in views[:4])
+    x, g, w, b = (decode(kind, view.view(kind.numpy)) for view in views[:4])
     b = b * has_bias
     asked = pick(random, (1, 1, 1), (1, 1, 1), (1, 1, 0), (1, 0, 0), (0, 1, 1), (0, 0, 1))
     outputs = [address * wanted for address, wanted in zip(addresses[4:], asked)]
@@ -156,7 +156,7 @@ def run_case(seed: int) -> tuple[str, ...]:
     run(p, result, outputs)  # the emulator alternates the order of threads, which must not change the bits
     assert all(np.array_equal(view, old) for view, old in zip(views[4:], first))
     terms = p.taps, p.batch * p.to.size, p.batch * p.to.size
-    found = [decode(own, view.view(own.numpy)) for view in first]
+    found = [decode(kind, view.view(kind.numpy)) for view in first]
     every = zip(asked, zip(found, wanted(p, x, g, w, b), wanted(p, x, g, w, b, absolute=True), terms))
     some = [parts for is_asked, parts in every if is_asked]
     check(p, *zip(*some))

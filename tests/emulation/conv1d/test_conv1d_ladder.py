@@ -37,14 +37,14 @@ def conv1d(library, memories):
     def run(step: int, rows: np.ndarray, weight: np.ndarray, begin: int | None = None, most_blocks: int = INT32_MAX):
         given, written = memories
         if begin is None:
-            own = put(given, rows, align=4)
+            input = put(given, rows, align=4)
         else:
             given.bytes[:] = POISON
-            own = given.bytes[begin : begin + rows.nbytes].view(np.float32).reshape(rows.shape)
-            own[...] = rows
+            input = given.bytes[begin : begin + rows.nbytes].view(np.float32).reshape(rows.shape)
+            input[...] = rows
         out = put(written, np.full_like(rows, 7))
         count, size = rows.shape
-        pointers = own.ctypes.data, weight.ctypes.data, out.ctypes.data
+        pointers = input.ctypes.data, weight.ctypes.data, out.ctypes.data
         assert library.run(step, *pointers, count, size, len(weight), most_blocks) == 0
         behind = (len(written.bytes) - out.nbytes) // 16 * 16
         assert np.all(written.bytes[:behind] == POISON) and np.all(written.bytes[behind + out.nbytes :] == POISON)

@@ -27,7 +27,7 @@ def gather_and_compare(
     kernels, entries, bins, row, gap=0, index_type=np.int64, step=1, offset=0, to=0, few=132 * 1024
 ) -> int:
     """Gathers rows of `row` bytes, `gap` bytes apart, from an address `offset` bytes past an aligned one to one `to` bytes past.
-    Up to `few` units have a thread each. Returns the bytes of an access, or 0 if vectors are loaded from anywhere."""
+    Up to `few` accesses have a thread each. Returns the bytes of an access, or 0 if vectors are loaded from anywhere."""
     random = np.random.default_rng(entries + row)
     apart = row + gap
     self, out = at_the_end(bins * apart - gap, offset), at_the_end(entries * row, to)
@@ -65,7 +65,7 @@ def test_small_calls_read_value_by_value(kernels, few, access):
 
 
 def test_small_and_large_calls(kernels):
-    """A thread has one unit, or several."""
+    """A thread has one access, or several."""
     for entries in (132 * 1024 // 4, 132 * 1024 // 4 + 1):
         assert gather_and_compare(kernels, entries, 40, 16) == 16
         assert gather_and_compare(kernels, entries, 40, 4) == 4

@@ -40,13 +40,13 @@ def memories():
 
 def placed(memory: Memory, values: np.ndarray, in_rows: bool, pad: int) -> tuple[int, tuple[int, int, int]]:
     """Writes matrices [batch][row][column] to the end of a memory. Returns their address and their strides. Gaps hold NaN."""
-    own = values if in_rows else values.swapaxes(1, 2)
-    batch, rows, columns = own.shape
+    rows_first = values if in_rows else values.swapaxes(1, 2)
+    batch, rows, columns = rows_first.shape
     pitch = -(-(columns + pad) // 4) * 4
     count = batch * rows * pitch
     memory.bytes[:] = 0xFF
     begin = (len(memory.bytes) - count * 4) // 16 * 16
-    memory.bytes[begin : begin + count * 4].view(np.float32).reshape(batch, rows, pitch)[..., :columns] = own
+    memory.bytes[begin : begin + count * 4].view(np.float32).reshape(batch, rows, pitch)[..., :columns] = rows_first
     strides = (pitch, 1) if in_rows else (1, pitch)
     return memory.bytes.ctypes.data + begin, (*strides, rows * pitch if batch > 1 else 0)
 

@@ -90,7 +90,7 @@ class Attention:
             entries = list(self.matrix.of_row(row))
             if not entries:
                 continue
-            columns, places = [[f(e) for e in entries] for f in (self.matrix.column, self.matrix.own)]
+            columns, places = [[f(e) for e in entries] for f in (self.matrix.column, self.matrix.position)]
             bias = self.bias.values[places] if self.bias else 0
             if self.key:
                 scores, slope = self.factor * (left[row] * right[columns]).sum(-1) + bias, 1
@@ -121,8 +121,8 @@ class Attention:
             size = np.abs(getattr(expected, name)).max(initial=1)
             atol = 8 * scale * EPS[self.dtype] * size
             np.testing.assert_allclose(getattr(self, name).values, getattr(expected, name), rtol=0, atol=atol)
-        for operand, own in zip((self.out, self.left_grad), before, strict=True):
-            np.testing.assert_array_equal(operand.between, own)
+        for operand, between in zip((self.out, self.left_grad), before, strict=True):
+            np.testing.assert_array_equal(operand.between, between)
 
 
 # heads, features of a head in vectors of 16 bytes, and the same of left and right

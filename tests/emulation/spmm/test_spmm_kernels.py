@@ -51,7 +51,7 @@ class Matrix:
     def column(self, entry):
         return entry if self.index is None else self.index[entry]
 
-    def own(self, entry):
+    def position(self, entry):
         return entry if self.entry is None else self.entry[entry]
 
     def of_row(self, row):
@@ -132,12 +132,15 @@ def check_reduce(
     for batch, row in itertools.product(range(batches), range(matrix.rows)):
         entries = matrix.of_row(row)
         lines = np.array(
-            [table[batch, matrix.column(e)] * (1 if weights is None else weights[matrix.own(e)][head]) for e in entries]
+            [
+                table[batch, matrix.column(e)] * (1 if weights is None else weights[matrix.position(e)][head])
+                for e in entries
+            ]
         )
         for n in range(features):
             expected[batch, row, n], best = reduced(kind, list(lines[:, n]) if len(entries) else [])
             if arg is not None:
-                assert arg[batch, row, n] == (matrix.own(matrix.ptr[row] + best) if best >= 0 else -1)
+                assert arg[batch, row, n] == (matrix.position(matrix.ptr[row] + best) if best >= 0 else -1)
     if kind == MEAN and dtype.numpy.kind == "i":
         expected = np.floor(expected)
     want = decode(dtype, encode(dtype, expected))
@@ -282,7 +285,7 @@ def test_products(kernels, dtype, heads, width, pitch):
         expected = np.zeros((matrix.entries, heads))
         for row in range(13):
             for e in matrix.of_row(row):
-                expected[matrix.own(e)] = (left[row] * right[matrix.index[e]]).sum(1)
+                expected[matrix.position(e)] = (left[row] * right[matrix.index[e]]).sum(1)
         np.testing.assert_allclose(out.values()[0], decode(dtype, encode(dtype, expected)), rtol=1e-6)
 
 

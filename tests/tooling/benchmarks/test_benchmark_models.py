@@ -380,7 +380,7 @@ def test_layouts_are_compared_without_override(monkeypatch):
     monkeypatch.setattr(trial, "measure", lambda *problem: seen.add(problem[-1]) or Times(4.0, 1.0, 0.5, 0.5))
     model, seen = zoo.models()["wavenet"], set()
     options = {"contexts": {}, "seconds": 0.0, "save": lambda row: None}
-    task = model_run.in_own_layouts(model.task(tiny=True), training=False)
+    task = model_run.in_chosen_layouts(model.task(tiny=True), training=False)
     first = task.module.dilated[0]
     assert seen == {(False, False)} and not task.module.training
     assert type(first) is modules.Conv1d and first._layout.channels_last and not first.weight.is_contiguous()

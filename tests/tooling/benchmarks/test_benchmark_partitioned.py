@@ -24,19 +24,19 @@ def row(ranks: int, model: Model = TRUE, backend: str = "nccl", device: str = "c
     """What a host would measure whose ranks are as the model says."""
     load = Load(ranks, EDGES, VERTICES)
     steps = model.seconds(load) - model.start
-    own = {"partition_s": 3.0, "save_s": 0.5, "load_s": 0.25, "file_bytes": 2e8, "named": VERTICES / ranks**0.5}
-    own |= {
+    of_rank = {"partition_s": 3.0, "save_s": 0.5, "load_s": 0.25, "file_bytes": 2e8, "named": VERTICES / ranks**0.5}
+    of_rank |= {
         "count_s": model.seconds(load),
         "steps_s": steps,
         "held_bytes": load.memory,
         "count_peak": 1,
         "partition_peak": 1,
     }
-    own |= {"counting_s": model.counting(load), "communication_s": model.communication(load)}
-    own |= {"sent_bytes": load.bytes_for_each_edge * EDGES / ranks}
+    of_rank |= {"counting_s": model.counting(load), "communication_s": model.communication(load)}
+    of_rank |= {"sent_bytes": load.bytes_for_each_edge * EDGES / ranks}
     common = {"device": device, "backend": backend, "ranks": ranks, "buckets": load.deal.buckets}
     common |= {"edges": EDGES, "vertices": VERTICES, "triangles": 12345, "single": {"orient_s": 0.5, "count_s": 1.75}}
-    return common | {"each": [own] * ranks}
+    return common | {"each": [of_rank] * ranks}
 
 
 def result(*rows: dict) -> dict:

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from torch_ops.layout import runs, trial
+from torch_ops.layout import chains, trial
+from torch_ops.layout.chains import MARGIN, Visit
 from torch_ops.layout.convolution import Choice, Times
-from torch_ops.layout.runs import MARGIN, Visit
 
 from ..support.layouts import FASTER, SLOWER, convert, fake_measurement, layouts  # noqa: F401
 
@@ -30,7 +30,7 @@ def by_taps(monkeypatch):
     monkeypatch.setattr(trial, "measure", lambda layer, shape, weight, *others: {3: GAIN, 5: LOSS}[weight[2]])
 
 
-# ---------------------------------------------------------------- runs
+# ---------------------------------------------------------------- chains
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_layer_that_makes_signals_contiguous_ends_a_run(by_taps):
     model, x = chain(3, 3, 3, 3), torch.randn(2, 4, 16)
     model.insert(2, Padded())
     with torch.no_grad():
-        assert layouts(convert(model, x), x) == [False] * 4, "two runs of two layers each"
+        assert layouts(convert(model, x), x) == [False] * 4, "two chains of two layers each"
 
 
 def test_a_conversion_that_a_layer_makes_for_the_next_one_is_charged(by_taps):
@@ -122,20 +122,20 @@ def test_a_layer_that_is_called_twice_has_one_layout(monkeypatch):
     assert model.conv._layout == Choice(False, False) and model.stays._layout == Choice(True, False)
 
 
-@pytest.mark.parametrize("own", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("by_gpuopt", [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("is_faster", [False, True])
-def test_the_operator_of_gpuopt_computes_where_it_was_the_faster_one(own, is_faster, measured):
-    measured.times = (FASTER if is_faster else SLOWER)._replace(own=own)
+def test_the_operator_of_gpuopt_computes_where_it_was_the_faster_one(by_gpuopt, is_faster, measured):
+    measured.times = (FASTER if is_faster else SLOWER)._replace(by_gpuopt=by_gpuopt)
     x = torch.randn(2, 4, 16)
-    assert convert(nn.Conv1d(4, 4, 3), x)._layout == Choice(is_faster, own[is_faster])
+    assert convert(nn.Conv1d(4, 4, 3), x)._layout == Choice(is_faster, by_gpuopt[is_faster])
 
 
 def test_the_cheapest_assignment_of_a_run():
     """The shortest path beside the costs of all assignments."""
 
-    def cost(run: list[Visit], end: float, last: tuple[bool, ...]) -> float:
-        total, before = 0.0, run[0].arrived
-        for visit, is_last in zip(run, last, strict=True):
+    def cost(chain: list[Visit], end: float, last: tuple[bool, ...]) -> float:
+        total, before = 0.0, chain[0].arrived
+        for visit, is_last in zip(chain, last, strict=True):
             times = visit.times
             total += times.input * (is_last != before)
             total += times.channels_last * MARGIN if is_last else times.contiguous
@@ -144,10 +144,10 @@ def test_the_cheapest_assignment_of_a_run():
 
     draw = random.Random(0)
     for _ in range(200):
-        run = []
+        chain = []
         for _ in range(draw.randint(1, 6)):
-            run.append(Visit(None, Times(*(draw.random() for _ in range(4))), arrived=draw.random() < 0.5))
+            chain.append(Visit(None, Times(*(draw.random() for _ in range(4))), arrived=draw.random() < 0.5))
         end = draw.random()
-        found = runs._cheapest(run, end)
-        best = min(itertools.product((False, True), repeat=len(run)), key=lambda last: cost(run, end, last))
-        assert cost(run, end, tuple(found)) == pytest.approx(cost(run, end, best))
+        found = chains._cheapest(chain, end)
+        best = min(itertools.product((False, True), repeat=len(chain)), key=lambda last: cost(chain, end, last))
+        assert cost(chain, end, tuple(found)) == pytest.approx(cost(chain, end, best))

@@ -3,9 +3,9 @@
 A layer that is faster channels last may still cost a model time: its input and its result are converted wherever a neighbour does not
 have that layout. Who the neighbours are is not known from the layers. It is observed in passes through the model (trial.py).
 
-A run is a maximal sequence of channels-last layers, in the order of their calls, whose inputs arrived channels last. In each run the
+A chain is a maximal sequence of channels-last layers, in the order of their calls, whose inputs arrived channels last. In each chain the
 layers that stay are the cheapest assignment. It charges every conversion that was seen to be made, or that may be made at the end of
-the run. So a run stays only if its layers together gain more than its conversions cost. Layers only ever leave a run.
+the chain. So a chain stays only if its layers together gain more than its conversions cost. Layers only ever leave a chain.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Visit:
 
 
 def choose(visits: list[Visit]) -> bool:
-    """Lets layers leave the runs that a pass showed. Whether any did. A layer that was called twice stays if it does in both calls."""
+    """Lets layers leave the chains that a pass showed. Whether any did. A layer that was called twice stays if it does in both calls."""
     leaving = [
         visit.layer
-        for run, end in _runs(visits)
-        for visit, stays in zip(run, _cheapest(run, end), strict=True)
+        for chain, end in _chains(visits)
+        for visit, stays in zip(chain, _cheapest(chain, end), strict=True)
         if not stays
     ]
     for layer in leaving:
@@ -71,32 +71,32 @@ def choose(visits: list[Visit]) -> bool:
     return bool(leaving)
 
 
-def _runs(visits: list[Visit]) -> list[tuple[list[Visit], float]]:
-    """The runs of channels-last layers, each with the cost of its last result's conversion."""
-    runs: list[list[Visit]] = []
+def _chains(visits: list[Visit]) -> list[tuple[list[Visit], float]]:
+    """The chains of channels-last layers, each with the cost of its last result's conversion."""
+    chains: list[list[Visit]] = []
     ends: list[float] = []
     before: Visit | None = None
     for visit in visits:
         follows = before is not None and before.channels_last and visit.arrived
         if visit.channels_last:
             if follows:
-                runs[-1].append(visit)
+                chains[-1].append(visit)
             else:
-                runs.append([visit])
+                chains.append([visit])
                 ends.append(0.0)
             ends[-1] = visit.end
         elif follows and visit.times is not None:
             ends[-1] = visit.times.input  # which the contiguous layer makes itself
         before = visit
-    return list(zip(runs, ends, strict=True))
+    return list(zip(chains, ends, strict=True))
 
 
-def _cheapest(run: list[Visit], end: float) -> list[bool]:
-    """Which layers of a run compute channels last at the lowest cost: a shortest path through two layouts."""
-    arrived = run[0].arrived
-    costs = [run[0].times.input * arrived, run[0].times.input * (not arrived)]
+def _cheapest(chain: list[Visit], end: float) -> list[bool]:
+    """Which layers of a chain compute channels last at the lowest cost: a shortest path through two layouts."""
+    arrived = chain[0].arrived
+    costs = [chain[0].times.input * arrived, chain[0].times.input * (not arrived)]
     came: list[tuple[bool, bool]] = []
-    for visit in run:
+    for visit in chain:
         if came:
             stay, change = costs, [costs[1] + visit.times.input, costs[0] + visit.times.input]
             came.append((change[0] < stay[0], stay[1] <= change[1]))
