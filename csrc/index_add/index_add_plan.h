@@ -26,6 +26,22 @@ inline Path choose_path(const Problem& problem, const Layout& layout, const Devi
   return takes_sorting(problem, layout, tuning) ? Path::kSorted : Path::kAtomic;
 }
 
+// Whether half types in mode accurate are added in float32, in a copy of self: instead of a sort,
+// source and self are converted, and self is converted back.
+inline bool adds_in_float32(const Problem& problem, const Device& device, const Tuning& tuning) {
+  if (problem.mode != Mode::kAccurate || !is_half(problem.dtype)) return false;
+  const Layout layout = make_layout(problem);
+  if (choose_path(problem, layout, device, tuning) != Path::kSorted) return false;
+  constexpr double kTwoLaunches = 10e6;  // their time in bytes
+  const auto slice =
+      static_cast<double>(layout.inner.size) * static_cast<double>(layout.outer_size);
+  const auto entries = static_cast<double>(problem.entries);
+  const auto bins = static_cast<double>(problem.bins);
+  const double converted = 6 * slice * entries + 12 * slice * bins + kTwoLaunches;
+  return converted + 4 * tuning.added_traffic * slice * entries <
+         2 * slice * entries + tuning.sort_traffic + tuning.sort_entry_traffic * entries;
+}
+
 inline Plan plan_part(Path path, const Problem& part, const Layout& layout, const Device& device,
                       const Tuning& tuning) {
   switch (path) {

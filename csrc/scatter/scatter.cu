@@ -7,15 +7,15 @@ namespace {
 
 template <typename T, int V>
 cudaError_t launch_units(const Plan& plan, cudaStream_t stream) {
-  return plan.is_extremum ? launch_kernel(reduce_few<T, V, ExtremumState<T, V>>, plan.shape, stream,
-                                          plan.args)
-                          : launch_kernel(reduce_few<T, V, SumState<T, V>>, plan.shape, stream,
-                                          plan.args);
+  return plan.is_extremum
+             ? launch_kernel(reduce_few<T, V, ExtremumState<T, V>>, plan.shape, stream, plan.args)
+             : launch_kernel(reduce_few<T, V, SumState<T, V>>, plan.shape, stream, plan.args);
 }
 
 template <typename T>
 cudaError_t launch_type(const Plan& plan, cudaStream_t stream) {
-  return plan.in_vecs ? launch_units<T, kVecSize<T>>(plan, stream) : launch_units<T, 1>(plan, stream);
+  return plan.in_vecs ? launch_units<T, kVecSize<T>>(plan, stream)
+                      : launch_units<T, 1>(plan, stream);
 }
 
 }  // namespace

@@ -231,8 +231,8 @@ struct Found {
 // bin: `shares` threads of a warp share a bin, and all threads of the block a long one. Parts are
 // added in the order of their entries.
 template <typename T, int V, typename State>
-__global__ __launch_bounds__(kThreads, kMinBlocks) void reduce_few(
-    const __grid_constant__ Args args) {
+__global__ __launch_bounds__(kThreads,
+                             kMinBlocks) void reduce_few(const __grid_constant__ Args args) {
   // The entries that warps have listed, where the states of long bins come later; then those
   // entries sorted.
   extern __shared__ uint4 scatter_memory[];
@@ -244,8 +244,8 @@ __global__ __launch_bounds__(kThreads, kMinBlocks) void reduce_few(
   const int64_t first_bin = int64_t{blockIdx.x - column * args.row_blocks} * args.rows;
   const int64_t batch = column / args.tiles;
   const uint32_t part = threadIdx.x / args.lanes, lane = threadIdx.x - part * args.lanes;
-  const int64_t feature = (int64_t{column - static_cast<uint32_t>(batch) * args.tiles} * args.lanes +
-                           lane) * V;
+  const int64_t feature =
+      (int64_t{column - static_cast<uint32_t>(batch) * args.tiles} * args.lanes + lane) * V;
   const bool has_unit = feature < args.features;
   grid_dependency_wait();
   launch_dependents();

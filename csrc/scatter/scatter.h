@@ -79,8 +79,8 @@ GPUOPT_HOST_DEVICE constexpr uint32_t listed_bytes(uint32_t warp_entries) {
 }
 
 // Each block reads the whole index and reduces the entries of its bins. So the index is read as
-// often as there are blocks. Two launches, which fill `out` and add to it, take about 3.5 us (H200);
-// reading so many entries takes as long.
+// often as there are blocks. Two launches, which fill `out` and add to it, take about 3.5 us
+// (H200); reading so many entries takes as long.
 constexpr int64_t kMaxReads = int64_t{1} << 22;
 
 inline Plan plan(const Problem& problem, const Device& device) {
@@ -115,8 +115,8 @@ inline Plan plan(const Problem& problem, const Device& device) {
   const int64_t rows = std::clamp<int64_t>(ceil_div(bins * columns, wanted), 1, kMaxRows);
   args.rows = static_cast<uint32_t>(rows);
   args.row_blocks = static_cast<uint32_t>(ceil_div(bins, rows));
-  args.shares = static_cast<uint32_t>(
-      std::clamp<int64_t>(kThreads / lanes / pow2_ceil(rows), 1, 32 / lanes));
+  args.shares =
+      static_cast<uint32_t>(std::clamp<int64_t>(kThreads / lanes / pow2_ceil(rows), 1, 32 / lanes));
   plan.shape.blocks = static_cast<unsigned>(args.row_blocks * columns);
   plan.shape.threads = kThreads;
   plan.shape.shared_bytes =

@@ -74,12 +74,9 @@ void reduce_sorted(const char* name, const Scatter& op, const Call& checked, con
   const auto [ptr, perm] = call(segment::GroupBy{op.index, op.bins, std::nullopt});
   const Tensor places = arg.defined() ? unfilled(arg.sizes(), ptr.options()) : Tensor();
   rows::ReduceProblem problem;
-  problem.matrix = {ptr.const_data_ptr(),
-                    perm.const_data_ptr(),
-                    perm.const_data_ptr(),
-                    ptr.scalar_type() == at::kLong,
-                    op.bins.expect_int(),
-                    op.index.numel(),
+  problem.matrix = {ptr.const_data_ptr(),  perm.const_data_ptr(),
+                    perm.const_data_ptr(), ptr.scalar_type() == at::kLong,
+                    op.bins.expect_int(),  op.index.numel(),
                     op.index.numel()};
   problem.reduce = checked.reduce;
   problem.dtype = to_dtype(name, op.src.scalar_type());
@@ -87,8 +84,7 @@ void reduce_sorted(const char* name, const Scatter& op, const Call& checked, con
   problem.features = slices.features;
   problem.dense = {const_cast<void*>(slices.tensor.const_data_ptr()), slices.entry_stride,
                    slices.batch_stride};
-  problem.out = {out.mutable_data_ptr(), slices.features,
-                 op.bins.expect_int() * slices.features};
+  problem.out = {out.mutable_data_ptr(), slices.features, op.bins.expect_int() * slices.features};
   problem.empty = segment::empty_of(checked.reduce, std::nullopt);
   if (arg.defined()) problem.arg = places.mutable_data_ptr();
   rows::run(name, problem);

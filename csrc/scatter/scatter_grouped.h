@@ -26,11 +26,10 @@ inline Tensor by_groups(const Scatter& op, int64_t dim) {
 
 inline TensorPair by_groups(const ScatterArg& op, int64_t dim) {
   const Grouped grouped(op.values(), dim);
-  const auto [out, arg] = call(
-      segment::SegmentReduceArg{grouped.slices, grouped.ptr, op.reduce, std::nullopt});
+  const auto [out, arg] =
+      call(segment::SegmentReduceArg{grouped.slices, grouped.ptr, op.reduce, std::nullopt});
   // Bins without entries have entry -1, which becomes the first of these.
-  const Tensor positions =
-      at::cat({grouped.perm.new_full({1}, -1), grouped.perm}).to(at::kLong);
+  const Tensor positions = at::cat({grouped.perm.new_full({1}, -1), grouped.perm}).to(at::kLong);
   const Tensor numbers =
       call(IndexSelect{positions, 0, arg.flatten().add(1)}).view_symint(arg.sym_sizes());
   return {out.movedim(0, dim).contiguous(), numbers.movedim(0, dim).contiguous()};

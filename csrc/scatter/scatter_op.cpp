@@ -79,16 +79,15 @@ Tensor scatter_vmap(const Scatter& op, const VmapLevel& level, const SymInt& cou
 }
 
 TensorPair scatter_arg_vmap(const ScatterArg& op, const VmapLevel& level, const SymInt& count) {
-  const Examples examples(op, check(op).dim, level, count);
+  const int64_t dim = check(op).dim;
+  const Examples examples(op, dim, level, count);
   const auto [out, arg] =
       call(ScatterArg{examples.src, examples.dim, examples.index, examples.bins, op.reduce});
-  Tensor positions = examples.wrapped(arg, level, count, op.bins);
-  if (examples.folds) {
-    // Positions of all examples become positions of each.
-    const SymInt entries = op.src.sym_size(check(op).dim);
-    positions = at::where(positions.lt(0), -1, positions.remainder(at::Scalar(entries)));
-  }
-  return {examples.wrapped(out, level, count, op.bins), positions};
+  // Positions of all examples become positions of each.
+  const at::Scalar entries(op.src.sym_size(dim));
+  const Tensor positions = examples.folds ? at::where(arg.lt(0), arg, arg.remainder(entries)) : arg;
+  return {examples.wrapped(out, level, count, op.bins),
+          examples.wrapped(positions, level, count, op.bins)};
 }
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {

@@ -16,7 +16,17 @@ UNPROVEN: dict[str, set[str]] = {
     "dot": {"blocks", "tile_bytes", "tile_row_bytes", "unsplit"},
     "elementwise": {"four_values"},
     "index_add": {"max_parts", "sort_entry_traffic"},
-    "reduce": {"alone_threads", "once_below", "row_blocks", "row_threads", "shifted_column", "short_row_vecs", "tile_row_bytes", "unsplit_groups", "wide"},
+    "reduce": {
+        "alone_threads",
+        "once_below",
+        "row_blocks",
+        "row_threads",
+        "shifted_column",
+        "short_row_vecs",
+        "tile_row_bytes",
+        "unsplit_groups",
+        "wide",
+    },
     "rows": {"few_warps", "shortest", "tiles.least_tile", "tiles.narrow_row", "window"},
     "selective_scan": {"segment"},
 }

@@ -1,6 +1,7 @@
 // The CUDA kernels of gpuopt::index_add and index_add_: a checked call -> Problem -> Plans ->
 // launcher.
 #include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
 #include <ATen/native/Resize.h>
 
 #include "binding/cuda_launch.h"
@@ -92,15 +93,25 @@ void add_to(const Tensor& self, const Call& call) {
     add_scaled(self, call);
     return;
   }
+  const Problem problem = make_problem(call, self);
+  record("index_add", problem);
+  const Device device = current_device();
+  if (adds_in_float32(problem, device, limits<Tuning>())) {
+    const auto& op = call.op;
+    const Tensor wide = self.to(at::toOpMathType(self.scalar_type()));
+    add_to(wide, {call.name,
+                  {wide, op.dim, op.index, op.source.to(wide.scalar_type()), alpha, op.mode},
+                  Mode::kFast});
+    self.copy_(wide);
+    return;
+  }
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   TensorWorkspace workspace;
   const auto launch_part = [&](const Plan& plan) {
     workspace.release();
     return launch(plan, workspace, stream);
   };
-  const Problem problem = make_problem(call, self);
-  record("index_add", problem);
-  check_launch(call.name, for_each_plan(problem, current_device(), limits<Tuning>(), launch_part));
+  check_launch(call.name, for_each_plan(problem, device, limits<Tuning>(), launch_part));
 }
 
 // What only a CUDA call is checked for. An `out` that is not defined is not part of the call.
