@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tools import words
 from torch_ops.compat import torch_scatter
@@ -24,6 +23,7 @@ from torch_ops.compat.torch_scatter.utils import broadcast
 
 from ..support.compare import raised_by
 from ..support.params import each_device
+from ..support.recorder import Recorder
 
 REDUCTIONS = ("sum", "add", "mul", "mean", "min", "max")
 SEGMENT_REDUCTIONS = ("sum", "add", "mean", "min", "max")
@@ -188,18 +188,6 @@ def test_an_expanded_vector_is_the_vector(device, reduce):
     want = torch_scatter.scatter(src, vector, 1, dim_size=GROUPS, reduce=reduce)
     for index in (vector[None, :, None].expand(2, 5, 3), vector[:, None].expand(2, 5, 1), vector.int()):
         assert torch.equal(torch_scatter.scatter(src, index, 1, dim_size=GROUPS, reduce=reduce), want)
-
-
-class Recorder(TorchDispatchMode):
-    """The names of the operators that are called."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.names.add(function._schema.name)
-        return function(*args, **(kwargs or {}))
 
 
 def test_paths():
