@@ -128,6 +128,23 @@ def test_rooms_are_complete():
     assert {part for part in parts if not (ROOT / part).exists()} == set(LACKING)
 
 
+# The files of tests/rooms/<room>, and files that only one room has, each about one topic.
+ROOM_TESTS = {"test_use", "test_accuracy", "test_cuda", "test_large", "test_random"}
+TOPICS = {
+    "conv1d": {"test_choice", "test_convolve", "test_corners", "test_image", "test_modules", "test_transposed"},
+    "segment": {"test_scatter"},
+    "spmm": {"test_csr", "test_structures", "test_tracing"},
+    "triangle_count": {"test_distributed"},
+}
+
+
+def test_tests_of_rooms_have_the_same_names():
+    files: dict[str, set[str]] = {room: set() for room in layout.rooms()}
+    for path in (ROOT / "tests" / "rooms").glob("*/test_*.py"):
+        files[path.parent.name].add(path.stem)
+    assert {room: found - ROOM_TESTS for room, found in files.items() if found - ROOM_TESTS} == TOPICS
+
+
 def test_every_function_is_documented():
     """On a page with its signature, and operators in the README's table."""
     readme = (ROOT / "README.md").read_text()

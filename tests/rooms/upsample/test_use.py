@@ -1,6 +1,6 @@
 """Upsampling, beyond the contract of every operator: public functions, module, bits, memory formats and derivatives.
 
-test_index.py tests which pixels are copied. test_cuda.py tests repeatability, accuracy and memory.
+test_accuracy.py tests which pixels are copied. test_cuda.py tests repeatability, accuracy and memory.
 """
 
 from __future__ import annotations
