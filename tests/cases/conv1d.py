@@ -14,11 +14,12 @@ import torch
 from torch.nn import functional
 
 import torch_ops
+from benchmarks.references.dtypes import compute_type, real_of, wide
 
 from . import OpCase, OpInfoLink, Sample
 from . import conv1d_errors as errors
 from .samples import conv1d_samples as calls
-from .tensors import FLOATS, INTEGERS, compute_type, finite_sizes, real_of, wide
+from .tensors import FLOATS, INTEGERS, finite_sizes
 
 COMPLEX = (torch.complex64, torch.complex128)
 OPS = torch.ops.gpuopt

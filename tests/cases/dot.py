@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import real_of, wide
+from benchmarks.references.reduce import sum_in_pairs
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
-from .reduce import sum_in_pairs
 from .samples import dot_samples as calls
-from .tensors import FLOATS, INTEGERS, Maker, finite_sizes, real_of, wide
+from .tensors import FLOATS, INTEGERS, Maker, finite_sizes
 
 DTYPES = FLOATS + INTEGERS + (torch.complex64, torch.complex128)
 GRAD_DTYPES = FLOATS + (torch.complex64, torch.complex128)

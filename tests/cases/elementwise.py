@@ -1,44 +1,26 @@
-"""Cases of mul, axpy and fma: references, error bounds and errors. The operands of samples are in elementwise_samples.py."""
+"""Cases of mul, axpy and fma: error bounds and errors. The operands of samples are in elementwise_samples.py."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
 import torch_ops
+from benchmarks.references import elementwise as references
+from benchmarks.references.dtypes import compute_type, real_of, wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant, tensors
 from .samples import elementwise_samples as space
-from .tensors import ALL, COMPLEX, FLOATS, Maker, compute_type, in_layout, specials, wide
+from .tensors import ALL, COMPLEX, FLOATS, Maker, in_layout, specials
 
 SCALARS = (0, 1, -3, 300, 2**40, True, 0.5, -0.0, 3.0 * 2**33, math.inf, -math.inf, math.nan, 1j, 0.5 - 2j)
 INEXACT_SCALARS = (0.1, math.pi, 1e-9, 0.1 + 0.7j)
 
 
-# ---------------------------------------------------------------- references and bounds
-
-
-def mul_reference(x, y) -> torch.Tensor:
-    common = space.common_dtype(torch.mul, x, y)
-    return wide(x, common) * wide(y, common)
-
-
-def axpy_reference(x, y, *, alpha=1) -> torch.Tensor:
-    common = space.common_dtype(torch.add, y, x)
-    return wide(alpha, common).to(x.device) * wide(x, common) + wide(y, common)
-
-
-def fma_reference(a, b, c) -> torch.Tensor:
-    common = space.common_dtype(torch.addcmul, c, a, b)
-    return wide(a, common) * wide(b, common) + wide(c, common)
-
-
-def reference(op: str) -> Callable:
-    """The float64 reference of 'mul', 'axpy' or 'fma'."""
-    return {"mul": mul_reference, "axpy": axpy_reference, "fma": fma_reference}[op]
+# ---------------------------------------------------------------- bounds
 
 
 def _steps_bound(
@@ -95,7 +77,7 @@ def _mul_few(device, dtype):
 def _scalar_samples(device, dtype):
     make = Maker(device, dtype, seed=3)
     dense = torch.cat([specials(dtype, device), make(100)])
-    half = tensors.real_of(dtype) == torch.float16
+    half = real_of(dtype) == torch.float16
     for number in SCALARS + INEXACT_SCALARS:
         if not space.have_a_result((dense, number)):
             continue
@@ -138,7 +120,7 @@ def _alphas(dtype):
 def _axpy_samples(device, dtype):
     alphas = itertools.cycle(_alphas(dtype))
     for name, operands, exact in space.sweep(device, dtype, 2):
-        common = space.common_dtype(torch.add, *operands)
+        common = references.common_dtype(torch.add, *operands)
         alpha = next(alphas) if common == dtype else 1
         yield Sample(f"{name}, alpha={alpha}", operands, {"alpha": alpha}, exact_inputs=exact)
     make = Maker(device, dtype, seed=5)
@@ -163,7 +145,7 @@ def _axpy_few(device, dtype):
 def _fma_samples(device, dtype):
     for name, operands, exact in space.sweep(device, dtype, 3):
         # The comparison is with addcmul, which does not support bool.
-        if space.common_dtype(torch.addcmul, operands[2], *operands[:2]) != torch.bool:
+        if references.common_dtype(torch.addcmul, operands[2], *operands[:2]) != torch.bool:
             yield Sample(name, operands, exact_inputs=exact)
 
 
@@ -276,7 +258,7 @@ def _aten_fma(a, b, c):
     """addcmul with two extensions on CUDA: complex32, and 0-d CPU tensors for all operands, not only the second factor."""
     device = next((t.device for t in (a, b, c) if t.dim() or not t.is_cpu), a.device)
     a, c = (t if t.dim() else t.to(device) for t in (a, c))
-    if device.type == "cuda" and space.common_dtype(torch.addcmul, c, a, b) == torch.complex32:
+    if device.type == "cuda" and references.common_dtype(torch.addcmul, c, a, b) == torch.complex32:
         return torch.addcmul(*(_as_complex64(t) for t in (c, a, b))).to(torch.complex32)
     return torch.addcmul(c, a, b)
 
@@ -312,7 +294,7 @@ CASES = [
         op=torch_ops.mul,
         overload=torch.ops.gpuopt.mul.Tensor,
         aten=torch.mul,
-        reference=mul_reference,
+        reference=references.mul,
         samples=_mul_samples,
         few=_mul_few,
         errors=_mul_errors,
@@ -328,7 +310,7 @@ CASES = [
         op=torch_ops.mul,
         overload=torch.ops.gpuopt.mul.Scalar,
         aten=torch.mul,
-        reference=mul_reference,
+        reference=references.mul,
         samples=_scalar_samples,
         few=_scalar_few,
         errors=_mul_scalar_errors,
@@ -344,7 +326,7 @@ CASES = [
         op=torch_ops.axpy,
         overload=torch.ops.gpuopt.axpy.default,
         aten=_aten_axpy,
-        reference=axpy_reference,
+        reference=references.axpy,
         samples=_axpy_samples,
         few=_axpy_few,
         errors=_axpy_errors,
@@ -358,7 +340,7 @@ CASES = [
         op=torch_ops.fma,
         overload=torch.ops.gpuopt.fma.default,
         aten=_aten_fma,
-        reference=fma_reference,
+        reference=references.fma,
         samples=_fma_samples,
         few=_fma_few,
         errors=_fma_errors,

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import real_of, wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
 from .samples import index_add_samples as calls
-from .tensors import ALL, COMPLEX, FLOATS, Maker, finite_sizes, real_of, wide
+from .tensors import ALL, COMPLEX, FLOATS, Maker, finite_sizes
 
 # ---------------------------------------------------------------- the reference
 

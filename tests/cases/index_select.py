@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample
 from .samples.index_add_samples import INDEX_LAYOUTS, indices
-from .tensors import ALL, COMPLEX, FLOATS, LAYOUTS, Maker, wide
+from .tensors import ALL, COMPLEX, FLOATS, LAYOUTS, Maker
 
 # Rows of 1 value to several blocks, below and around whole vectors of every dtype.
 WIDTHS = (1, 2, 3, 4, 5, 8, 16, 17, 64, 100, 1000, 4100)

@@ -11,10 +11,12 @@ from dataclasses import replace
 
 import torch
 
+from benchmarks.references.dtypes import wide
+
 from . import ErrorCase, OpCase, Sample, conv1d, conv_transpose1d, matmul, selective_scan, tensors
 from .samples import conv1d_samples as convolutions
 from .samples import selective_scan_samples as scans
-from .tensors import ALL, FLOATS, Maker, poison, wide
+from .tensors import ALL, FLOATS, Maker, poison
 
 OPS = torch.ops.gpuopt
 

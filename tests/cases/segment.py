@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample
-from .tensors import FLOATS, INTEGERS, LAYOUTS, Maker, resized, wide
+from .tensors import FLOATS, INTEGERS, LAYOUTS, Maker, resized
 
 OPS = torch.ops.gpuopt
 REDUCTIONS = ("sum", "mean", "max", "min", "prod")

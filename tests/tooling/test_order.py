@@ -47,8 +47,9 @@ TORCH_OPS = (
 # Each folder of benchmarks, and the ones that it may import besides itself.
 BENCHMARKS = {
     "harness": set(),
-    "rooms": {"harness"},
-    "random": {"harness", "rooms"},
+    "references": set(),
+    "rooms": {"harness", "references"},
+    "random": {"harness", "references", "rooms"},
     "ladder": {"harness", "rooms"},
     "models": {"harness"},
     "partitioned": {"harness"},
@@ -132,3 +133,9 @@ def test_folders_of_benchmarks_import_only_what_is_below_them():
             others = {other for other in used(path, "benchmarks") if (root / other).is_dir()}
             wrong += [f"{path.relative_to(root)} imports {other}" for other in others - may - {folder}]
     assert wrong == []
+
+
+@pytest.mark.parametrize("part", ["benchmarks", "examples", "tools", "torch_ops"])
+def test_nothing_imports_tests(part):
+    importers = [path for path in (ROOT / part).rglob("*.py") if used(path, "tests")]
+    assert importers == []

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from benchmarks.references.dtypes import real_of
+
 from .. import Sample, tensors
 from ..tensors import ALL, Maker
 
@@ -205,7 +207,7 @@ def _alphas(dtype: torch.dtype) -> tuple:
         return (True, False, 1, 0)
     if not (dtype.is_floating_point or dtype.is_complex):
         return (0, -2, 3, 100, True, 2.7)
-    large = 2.0**9 if tensors.real_of(dtype) == torch.float16 else 2.0**60
+    large = 2.0**9 if real_of(dtype) == torch.float16 else 2.0**60
     return (0, -2, 0.3, large, True, -(2.0**-10), *((1.5 - 2j, 1j) if dtype.is_complex else ()))
 
 

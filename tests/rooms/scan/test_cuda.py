@@ -11,9 +11,11 @@ import pytest
 import torch
 
 import torch_ops
+from benchmarks.references import recurrence
+from benchmarks.references.scan import reference
 
-from ...cases import recurrence
-from ...cases.scan import bound, reference
+from ...cases import recurrence as cases
+from ...cases.scan import bound
 from ...support.compare import different_from_reference
 from ...support.large import PAST, check, filled, ramp, ramp_total
 from ...support.overlap import Calls
@@ -67,20 +69,20 @@ def test_accuracy(dtype, uniform, shape, dim):
 def test_accuracy_of_recurrences(dtype, shape, dim):
     """Plain and shifted, in both directions, against doubling in float64."""
     args = (_factors(*shape, dtype=dtype), _make(*shape, dtype=dtype), dim)
-    for way in recurrence.WAYS:
+    for way in cases.WAYS:
         exact = recurrence.reference(*args, **way)
         got = torch_ops.linear_recurrence(*args, **way)
-        limit = recurrence.bound("cuda", dtype, exact, *args, **way)
+        limit = cases.bound("cuda", dtype, exact, *args, **way)
         assert different_from_reference(got, exact, limit) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_one_factor_for_each_row_that_begins_inside_a_vector(dtype):
     args = (_factors(3, 1, dtype=dtype).expand(3, 100_003), _make(3, 100_003, dtype=dtype), 1)
-    for way in recurrence.WAYS:
+    for way in cases.WAYS:
         exact = recurrence.reference(*args, **way)
         got = torch_ops.linear_recurrence(*args, **way)
-        limit = recurrence.bound("cuda", dtype, exact, *args, **way)
+        limit = cases.bound("cuda", dtype, exact, *args, **way)
         assert different_from_reference(got, exact, limit) is None
 
 

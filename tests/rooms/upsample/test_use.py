@@ -15,9 +15,10 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import torch_ops
 import torch_ops.nn
+from benchmarks.references.upsample import source_index
 
 from ...cases import tensors
-from ...cases.upsample import MODES, source_index
+from ...cases.upsample import MODES
 from ...support.compare import Failures, all_close, close, different_bits, different_metadata, raised_by
 from ...support.params import each_device
 from ...support.runtime import deterministic_algorithms
