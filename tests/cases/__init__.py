@@ -206,6 +206,20 @@ class OpCase:
         return self.name
 
 
+def internal_case(**fields) -> OpCase:
+    """The case of an operator that only kernels of this library call. Callers check operands."""
+    return OpCase(errors=lambda device: iter(()), grad_dtypes=(), internal=True, **fields)
+
+
+def exact(device, result_dtype, reference, *operands, **options) -> None:
+    """The bound of an operator that only moves values or counts."""
+
+
+def workspace_of(times: int, more: int = 2**20) -> Callable[[Sample], int]:
+    """A workspace of so many times the bytes of the operands, and some more."""
+    return lambda sample: times * sum(t.nbytes for t in sample.tensors) + more
+
+
 @functools.cache
 def all_cases() -> tuple[OpCase, ...]:
     """The cases of all files in this folder."""

@@ -5,7 +5,6 @@ The samples are the calls in conv1d_samples.py. The errors are in conv1d_errors.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from benchmarks.references.dtypes import compute_type, real_of, wide
 from . import OpCase, OpInfoLink, Sample
 from . import conv1d_errors as errors
 from .samples import conv1d_samples as calls
-from .tensors import FLOATS, INTEGERS, finite_sizes
+from .tensors import FLOATS, INTEGERS, finite_sizes, without_autocast
 
 COMPLEX = (torch.complex64, torch.complex128)
 OPS = torch.ops.gpuopt
@@ -359,14 +358,9 @@ def _aten_update(input, state, weight, bias=None, activation="none"):
     return torch.cat([ACTIVATIONS[activation](result), window[..., 1:]], -1)
 
 
-def _without_autocast(like: torch.Tensor):
-    kind = like.device.type
-    return contextlib.nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)
-
-
 def _step(input, state, weight, bias=None, activation="none"):
     """causal_conv1d_update as a function that returns its result and the new state."""
-    with _without_autocast(input):
+    with without_autocast(input):
         mine = state.clone()
         if _fit(input, state, weight, bias):
             # Append empty slices of the other operands. Under torch.vmap the copy is then batched if one of them is, so it can be
@@ -375,7 +369,7 @@ def _step(input, state, weight, bias=None, activation="none"):
             nothing = [t[..., :0].to(state.dtype).expand(*state.shape[:-1], 0) for t in others]
             mine = torch.cat([state, *nothing], -1)
     result = torch_ops.causal_conv1d_update(input, mine, weight, bias, activation)
-    with _without_autocast(input):
+    with without_autocast(input):
         return torch.cat([result[..., None], mine], -1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 
@@ -14,6 +15,11 @@ UNSIGNED = (torch.uint8,)
 BAREBONES_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # PyTorch has only some operators for these
 INTEGERS = SIGNED + UNSIGNED
 ALL = FLOATS + COMPLEX + INTEGERS + (torch.bool,)
+
+
+def without_autocast(like: torch.Tensor) -> contextlib.AbstractContextManager:
+    kind = like.device.type
+    return contextlib.nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)
 
 
 def finite_sizes(t: torch.Tensor) -> torch.Tensor:

@@ -285,15 +285,6 @@ def test_transforms_under_vmap_and_compile(device):
     torch._dynamo.reset()
 
 
-@each_device
-def test_keeps_its_precision_under_autocast(device):
-    a, v = torch.randn(1000, device=device), torch.randn(31, device=device)
-    with torch.autocast(device, dtype=torch.bfloat16):
-        assert different_bits(torch_ops.convolve(a, v), torch_ops.convolve(a, v)) is None
-        got = torch_ops.convolve(a, v)
-    assert got.dtype == torch.float32 and different_bits(got, torch_ops.convolve(a, v)) is None
-
-
 def test_refuses_what_numpy_refuses():
     """Calls for which numpy raises ValueError raise RuntimeError."""
     for a, v in ((torch.ones(0), torch.ones(3)), (torch.ones(3), torch.ones(0))):

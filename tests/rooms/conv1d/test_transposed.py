@@ -116,14 +116,6 @@ def test_derivatives(stride, padding, more, dilation, device):
     assert gradgradcheck(function, leaves, check_fwd_over_rev=True)
 
 
-@each_device
-def test_shared_input_and_weights_of_their_own_under_vmap(device):
-    x, w = torch.randn(2, 4, 9, device=device), torch.randn(3, 4, 2, 3, device=device)
-    got = torch.vmap(lambda t: torch_ops.conv_transpose1d(x, t, stride=2))(w)
-    want = torch.stack([torch.conv_transpose1d(x, t, stride=2) for t in w])
-    assert close(got, want) is None
-
-
 # ---------------------------------------------------------------- on a GPU
 
 # (input size, out channels, groups, taps, stride, dilation): depthwise, several outputs a channel, many channels into few.

@@ -222,24 +222,6 @@ def test_derivatives_beyond_the_contracts(activation, device):
         assert gradgradcheck(function, leaves, check_fwd_over_rev=True)
 
 
-@each_device
-def test_autocast(device):
-    """Autocast casts weight, input and bias, but not float64. Gradients have the dtypes of the parameters."""
-    x, w, b = (torch.randn(s, device=device).requires_grad_() for s in ((2, 4, 11), (4, 1, 3), 4))
-    for low in (torch.bfloat16, torch.float16):
-        for op in (
-            lambda: torch_ops.conv1d(x, w, b, groups=4), lambda: torch_ops.conv1d(x, w, b, padding="same", groups=4),
-            lambda: torch_ops.conv1d_act(x, w, b, 1, (2, 0), 1, 4, "silu"), lambda: torch_ops.causal_conv1d(x.bfloat16(), w[:, 0], b),
-        ):  # fmt: skip
-            with torch.autocast(device, dtype=low):
-                result = op()
-            assert result.dtype == low
-            assert all(g.dtype == torch.float32 for g in torch.autograd.grad(result.float().sum(), (x, w, b)))
-    with torch.autocast(device, dtype=torch.bfloat16):
-        assert torch_ops.conv1d(x.double(), w.double(), groups=4).dtype == torch.float64
-        assert raised_by(torch_ops.conv1d, x.double(), w, groups=4) is not None
-
-
 # ---------------------------------------------------------------- causal_conv1d_update
 
 
