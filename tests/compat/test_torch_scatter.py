@@ -9,21 +9,19 @@ import importlib.util
 import inspect
 import itertools
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from tools import words
 from torch_ops.compat import torch_scatter
 from torch_ops.compat.torch_scatter.utils import broadcast
 
 from ..support.compare import raised_by
 from ..support.params import each_device
 from ..support.recorder import Recorder
+from ..support.runtime import run_python
 
 REDUCTIONS = ("sum", "add", "mul", "mean", "min", "max")
 SEGMENT_REDUCTIONS = ("sum", "add", "mean", "min", "max")
@@ -523,15 +521,9 @@ def test_errors(error, call):
 # ---------------------------------------------------------------- install
 
 
-def _run(code: str) -> None:
-    """Runs code in a process of its own, because imports change its state."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=words.ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_install_makes_the_package_importable():
     """Also as torch_geometric looks for it."""
-    _run("""
+    run_python("""
 import importlib.metadata, importlib.util, sys
 import torch, torch_ops
 from torch_ops import compat
@@ -568,7 +560,7 @@ assert importlib.util.find_spec("torch_scatter") is None
 @each_device
 def test_torch_geometric_finds_it(device):
     """Its functions call the drop-in, and give what they give without it."""
-    _run(f"""
+    run_python(f"""
 import torch, torch_ops
 from torch_ops import compat
 

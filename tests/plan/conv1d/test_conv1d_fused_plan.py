@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 
 import numpy as np
 import pytest
@@ -32,12 +33,17 @@ def result_of(p: Problem, last: bool) -> Signal:
     return Signal(0, *strides, 1, p.from_.size)
 
 
+@functools.cache
+def library() -> ctypes.CDLL:
+    loaded = test_build.load("plan/conv1d")
+    loaded.fused.restype = ctypes.c_char_p
+    return loaded
+
+
 def plan(p: Problem, last: bool = False) -> list[int] | None:
     """The numbers of the plan, see fused() in conv1d_shim.cpp. None if the problem is not supported."""
-    library = test_build.load("plan/conv1d")
-    library.fused.restype = ctypes.c_char_p
     result = (ctypes.c_int64 * 6)(*vars(result_of(p, last)).values())
-    return [int(word) for word in library.fused(p.numbers(), result).split()] or None
+    return [int(word) for word in library().fused(p.numbers(), result).split()] or None
 
 
 def causal(shape=(2, 64, 1000), taps=4, dtype=BFLOAT16, layout="rows", activation=SILU, **more) -> Problem:

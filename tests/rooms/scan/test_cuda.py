@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -19,6 +17,7 @@ from ...cases.scan import bound
 from ...support.compare import different_from_reference
 from ...support.large import PAST, check, filled, ramp, ramp_total
 from ...support.overlap import Calls
+from ...support.runtime import run_python
 
 pytestmark = pytest.mark.gpu
 
@@ -197,4 +196,4 @@ a, b = torch.full((2, {rows}, 512), 0.5, device="cuda", dtype=torch.bfloat16).un
 h = torch_ops.linear_recurrence(a, b, dim=0)
 assert torch.equal(h, (1 - 0.5 ** torch.arange(1, {rows} + 1, device="cuda")).bfloat16()[:, None].expand_as(h)), h[:, 0]
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    run_python(code, timeout=120)
