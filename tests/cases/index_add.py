@@ -154,13 +154,9 @@ def _out_of_range(make: Maker) -> Iterator[tuple]:
 
 
 ALPHAS = (
-    (torch.float32, 1j),
-    (torch.int64, 1j),
-    (torch.uint8, 300),
-    (torch.int8, -129),
-    (torch.float16, 1e6),
+    (torch.float32, 1j), (torch.int64, 1j), (torch.uint8, 300), (torch.int8, -129), (torch.float16, 1e6),
     (torch.float32, 1e300),
-)
+)  # fmt: skip
 
 
 def _overlaps(make: Maker, index: torch.Tensor) -> Iterator[tuple]:

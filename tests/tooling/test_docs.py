@@ -104,13 +104,9 @@ def test_stubs_are_those_of_the_schemas():
 
 # What a room with operators has beside its README.
 PARTS = (
-    "csrc/{}/{}.h",
-    "csrc/{}/ladder/{}_ladder.cu",
-    "tests/cases/{}.py",
-    "tests/emulation/{}/{}_shim.cpp",
-    "benchmarks/rooms/{}.py",
-    "torch_ops/{}.py",
-)
+    "csrc/{}/{}.h", "csrc/{}/ladder/{}_ladder.cu", "tests/cases/{}.py", "tests/emulation/{}/{}_shim.cpp",
+    "benchmarks/rooms/{}.py", "torch_ops/{}.py",
+)  # fmt: skip
 # What a room lacks, and why.
 LACKING = {
     "csrc/index_select/ladder/index_select_ladder.cu": "one kernel, whose idea is one sentence of the README",

@@ -159,19 +159,11 @@ def test_info_of_this_library():
 @pytest.mark.parametrize(
     "arch, gpu, runs",
     [
-        ("9.0", (9, 0), True),
-        ("9.0", (10, 0), False),
-        ("9.0+PTX", (10, 0), True),
-        ("9.0+PTX", (8, 9), False),
-        ("8.0", (8, 6), True),
-        ("8.6", (8, 0), False),
-        ("9.0a", (9, 0), True),
-        ("10.0a+PTX", (10, 3), False),
-        ("10.0f", (10, 3), True),
-        ("10.0f+PTX", (12, 0), False),
-        ("12.0+PTX", (12, 1), True),
+        ("9.0", (9, 0), True), ("9.0", (10, 0), False), ("9.0+PTX", (10, 0), True), ("9.0+PTX", (8, 9), False),
+        ("8.0", (8, 6), True), ("8.6", (8, 0), False), ("9.0a", (9, 0), True), ("10.0a+PTX", (10, 3), False),
+        ("10.0f", (10, 3), True), ("10.0f+PTX", (12, 0), False), ("12.0+PTX", (12, 1), True),
     ],
-)
+)  # fmt: skip
 def test_which_gpus_an_architecture_serves(arch, gpu, runs):
     assert info.has_image(arch, gpu) is runs
 

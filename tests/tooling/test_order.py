@@ -27,23 +27,14 @@ TORCH_OPS = (
     {"_arguments", "_library", "_tracing", "ladder", "ops"},
     {"_graph", "build", "info"},
     {
-        "conv1d",
-        "dot",
-        "elementwise",
-        "index_add",
-        "index_select",
-        "matmul",
-        "override",
-        "reduce",
-        "scan",
-        "segment",
+        "conv1d", "dot", "elementwise", "index_add", "index_select", "matmul", "override", "reduce", "scan", "segment",
         "selective_scan",
     },
     {"sparse", "transpose", "upsample"},
     {"nn", "spmm", "triangle_count"},
     {"graph_attention"},
     {"compat", "distributed", "layout"},
-)
+)  # fmt: skip
 # Each folder of benchmarks, and the ones that it may import besides itself.
 BENCHMARKS = {
     "harness": set(),

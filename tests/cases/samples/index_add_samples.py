@@ -155,13 +155,9 @@ def _distributions() -> Iterator[Call]:
     """Every distribution in every regime: single values, short and long rows, few bins, strided rows, and so many indices that
     several blocks share a bin."""
     regimes = (
-        ((1000,), 0, 1000),
-        ((100, 3), 0, 1000),
-        ((100, 64), 0, 150),
-        ((3, 32), 0, 500),
-        ((7, 100), 1, 300),
+        ((1000,), 0, 1000), ((100, 3), 0, 1000), ((100, 64), 0, 150), ((3, 32), 0, 500), ((7, 100), 1, 300),
         ((50, 8), 0, 4097),
-    )
+    )  # fmt: skip
     for name, (shape, dim, count) in itertools.product(DISTRIBUTIONS, regimes):
         yield Call("distributions", shape, dim, count, index=name, sanitize=count > 4000)
         yield Call("distributions", shape, dim, count // 3, index=name, index_dtype=torch.int32)
@@ -263,15 +259,8 @@ def sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     """All samples. A call has one mode, which differs between dtypes, so that all dtypes together test it in every mode."""
     make = Maker(device, dtype)
     sections = (
-        _rows(),
-        _bins_and_counts(),
-        _dims(),
-        _distributions(),
-        _layouts(),
-        _index_forms(),
-        _empty(),
-        _scaled(dtype),
-    )
+        _rows(), _bins_and_counts(), _dims(), _distributions(), _layouts(), _index_forms(), _empty(), _scaled(dtype),
+    )  # fmt: skip
     for call in itertools.chain(*sections):
         mode = MODES[(zlib.crc32(str(call).encode()) + ALL.index(dtype)) % 3]
         sample = built(call, make, mode)

@@ -231,15 +231,9 @@ def test_any_backward(kernels, memory):
         path = plan.path
         taken.update({(path, plan.unit_bytes), (path, "most", plan.most)})
         several = (
-            "rows_per_thread",
-            "lanes",
-            "splits",
-            "tiles",
-            "row_tiles",
-            "column_rounds",
-            "row_rounds",
+            "rows_per_thread", "lanes", "splits", "tiles", "row_tiles", "column_rounds", "row_rounds",
             "images_per_thread",
-        )
+        )  # fmt: skip
         taken.update((path, name) for name in several if getattr(plan, name) > 1)
         if len(plan.parts) > 1:
             parts.add(path)

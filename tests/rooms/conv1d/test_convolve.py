@@ -62,15 +62,8 @@ def test_numpys_values(dtype, device):
 def test_mixed_dtypes(device):
     """The result has the dtype of torch.result_type, and its values equal a call with operands of that dtype."""
     dtypes = (
-        torch.bool,
-        torch.uint8,
-        torch.int32,
-        torch.int64,
-        torch.float16,
-        torch.float32,
-        torch.float64,
-        torch.complex64,
-    )
+        torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.complex64,
+    )  # fmt: skip
     for first, second in itertools.product(dtypes, repeat=2):
         a, v = (tensors.Maker(device, torch.int64, seed, small=True)(n).abs() for seed, n in ((1, 9), (2, 4)))
         a, v = a.to(first), v.to(second)
@@ -109,15 +102,8 @@ def test_no_rows(dtype, device):
 
 # Lengths below and above the limit for Fourier transforms, for one block and many blocks, and with more taps than values.
 TRANSFORMED = (
-    (2000, 511),
-    (2000, 512),
-    (2000, 513),
-    (700, 700),
-    (513, 5000),
-    (20_000, 600),
-    (9001, 1025),
-    (40_000, 3001),
-)
+    (2000, 511), (2000, 512), (2000, 513), (700, 700), (513, 5000), (20_000, 600), (9001, 1025), (40_000, 3001),
+)  # fmt: skip
 
 
 @each_device

@@ -173,13 +173,9 @@ def _in_layouts(dtype: torch.dtype, device: str):
         return torch.ones(shape, dtype=dtype, device=device)
 
     yield from (
-        make(5, 8),
-        make(8, 5).mT,
-        make(5, 1).expand(5, 8),
-        make(1, 8).expand(5, 8),
-        make(8, 10).mT[::2],
+        make(5, 8), make(8, 5).mT, make(5, 1).expand(5, 8), make(1, 8).expand(5, 8), make(8, 10).mT[::2],
         make(5, 16)[:, ::2],
-    )
+    )  # fmt: skip
     yield from (make(8), make(5, 1), make())
 
 

@@ -42,15 +42,11 @@ def _factors(*shape, dtype=torch.float32):
 @pytest.mark.parametrize(
     "shape, dim",
     [
-        ((2**26,), 0),
-        ((64, 2**20), 1),
-        ((2**20, 64), 0),
-        ((2**13, 2**13), 0),
-        ((2**13, 2**13), 1),
+        ((2**26,), 0), ((64, 2**20), 1), ((2**20, 64), 0), ((2**13, 2**13), 0), ((2**13, 2**13), 1),
         ((16, 2**12, 2**10), 1),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_accuracy(dtype, uniform, shape, dim):
     x = _make(*shape, dtype=dtype, uniform=uniform)
     exact = reference(x, dim, dtype=torch.float64)

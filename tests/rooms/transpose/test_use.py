@@ -95,15 +95,11 @@ def _check_by_parts(x: torch.Tensor) -> None:
 @pytest.mark.parametrize(
     "shape, dtype",
     [
-        ((46342, 46400), torch.uint8),
-        ((46341, 46343), torch.uint8),
-        ((2**25 + 7, 72), torch.bfloat16),
-        ((40, 2**26 + 3), torch.uint8),
-        ((3, 2**30 - 1), torch.uint8),
-        ((2**30, 3), torch.uint8),
+        ((46342, 46400), torch.uint8), ((46341, 46343), torch.uint8), ((2**25 + 7, 72), torch.bfloat16),
+        ((40, 2**26 + 3), torch.uint8), ((3, 2**30 - 1), torch.uint8), ((2**30, 3), torch.uint8),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_large_matrices(shape, dtype):
     _check_by_parts(_numbered(*shape, dtype=dtype))
 
