@@ -15,7 +15,7 @@ from torch.nn import functional
 import torch_ops
 from benchmarks.references.dtypes import compute_type, real_of, wide
 
-from . import OpCase, OpInfoLink, Sample
+from . import OpCase, OpInfoLink, Sample, workspace_of
 from . import conv1d_errors as errors
 from .samples import conv1d_samples as calls
 from .tensors import FLOATS, INTEGERS, finite_sizes, without_autocast
@@ -416,6 +416,9 @@ def _string_of_opinfo(input, weight, bias=None, stride=1, padding=0, dilation=1,
     return ((input, weight), {**given, "padding": padding}) if isinstance(padding, str) else None
 
 
+_sums = {"grad_dtypes": FLOATS + COMPLEX, "elementwise": False, "saves_inputs": True, "cancels": CANCELS}
+
+
 def _case(
     name: str, op: Callable, overload, aten: Callable, reference: Callable, bound: Callable, build: Callable, **more
 ):
@@ -428,11 +431,7 @@ def _case(
         samples=functools.partial(calls.samples, build),
         few=functools.partial(calls.few, build),
         bound=bound,
-        grad_dtypes=FLOATS + COMPLEX,
-        elementwise=False,
-        saves_inputs=True,
-        cancels=CANCELS,
-        **{"dtypes": FLOATS + COMPLEX, **more},
+        **{"dtypes": FLOATS + COMPLEX, **_sums, **more},
     )
 
 
@@ -457,39 +456,14 @@ CASES = [
         build=calls.causal, errors=errors.causal, fuses=True,
     ),
     OpCase(
-        name="causal_conv1d_update",
-        op=_step,
-        overload=OPS.causal_conv1d_update.default,
-        aten=_aten_update,
-        reference=update_reference,
-        samples=calls.update_samples,
-        few=calls.update_few,
-        errors=errors.update,
-        dtypes=FLOATS + COMPLEX,
-        grad_dtypes=FLOATS + COMPLEX,
-        bound=update_bound,
-        elementwise=False,
-        saves_inputs=True,
-        cancels=CANCELS,
-        writes=("state",),
-        workspace=lambda sample: 4 * sum(t.nbytes for t in sample.tensors),
+        name="causal_conv1d_update", op=_step, overload=OPS.causal_conv1d_update.default, aten=_aten_update,
+        reference=update_reference, samples=calls.update_samples, few=calls.update_few, errors=errors.update,
+        dtypes=FLOATS + COMPLEX, bound=update_bound, writes=("state",), workspace=workspace_of(4, 0), **_sums,
     ),
+    # The workspace holds overlapping blocks, their transforms and the products of the transforms.
     OpCase(
-        name="convolve",
-        op=torch_ops.convolve,
-        overload=OPS.convolve.default,
-        aten=_aten_convolve,
-        reference=convolve_reference,
-        samples=calls.convolve_samples,
-        few=calls.convolve_few,
-        errors=errors.convolve,
-        dtypes=FLOATS + INTEGERS + COMPLEX,
-        grad_dtypes=FLOATS + COMPLEX,
-        bound=convolve_bound,
-        elementwise=False,
-        saves_inputs=True,
-        cancels=CANCELS,
-        # The workspace holds overlapping blocks, their transforms and the products of the transforms.
-        workspace=lambda sample: 40 * sum(t.nbytes for t in sample.tensors) + 2**20,
+        name="convolve", op=torch_ops.convolve, overload=OPS.convolve.default, aten=_aten_convolve,
+        reference=convolve_reference, samples=calls.convolve_samples, few=calls.convolve_few, errors=errors.convolve,
+        dtypes=FLOATS + INTEGERS + COMPLEX, bound=convolve_bound, workspace=workspace_of(40), **_sums,
     ),
 ]  # fmt: skip

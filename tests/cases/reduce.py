@@ -178,50 +178,23 @@ def _case(name: str, function: Callable, **rest) -> OpCase:
 
 REALS = FLOATS + INTEGERS + (torch.bool,)
 
+_extremum = {
+    "samples": calls.sweep,
+    "few": calls.few,
+    "errors": _extremum_errors,
+    "dtypes": REALS,
+    "grad_dtypes": FLOATS,
+}
 CASES = [
     _case(
-        "reduce_sum",
-        torch.sum,
-        reference=references.sum_reference,
-        samples=_sum_samples,
-        few=_sum_few,
-        errors=_sum_errors,
-        dtypes=tuple(d for d in ALL if d != torch.complex32),
-        cuda_dtypes=(torch.complex32,),
-        grad_dtypes=FLOATS + COMPLEX[1:],
+        "reduce_sum", torch.sum, reference=references.sum_reference, samples=_sum_samples, few=_sum_few, errors=_sum_errors,
+        dtypes=tuple(d for d in ALL if d != torch.complex32), cuda_dtypes=(torch.complex32,), grad_dtypes=FLOATS + COMPLEX[1:],
         bound=_sum_bound,
     ),
     _case(
-        "reduce_mean",
-        torch.mean,
-        reference=references.mean_reference,
-        samples=_mean_samples,
-        few=_mean_few,
-        errors=_mean_errors,
-        dtypes=FLOATS + COMPLEX[1:],
-        grad_dtypes=FLOATS + COMPLEX[1:],
-        bound=_mean_bound,
+        "reduce_mean", torch.mean, reference=references.mean_reference, samples=_mean_samples, few=_mean_few,
+        errors=_mean_errors, dtypes=FLOATS + COMPLEX[1:], grad_dtypes=FLOATS + COMPLEX[1:], bound=_mean_bound,
     ),
-    _case(
-        "reduce_max",
-        torch.amax,
-        reference=references.max_reference,
-        samples=calls.sweep,
-        few=calls.few,
-        errors=_extremum_errors,
-        dtypes=REALS,
-        grad_dtypes=FLOATS,
-        bound=_extremum_bound,
-    ),
-    _case(
-        "reduce_min",
-        torch.amin,
-        reference=references.min_reference,
-        samples=calls.sweep,
-        few=calls.few,
-        errors=_extremum_errors,
-        dtypes=REALS,
-        grad_dtypes=FLOATS,
-        bound=_extremum_bound,
-    ),
-]
+    _case("reduce_max", torch.amax, reference=references.max_reference, bound=_extremum_bound, **_extremum),
+    _case("reduce_min", torch.amin, reference=references.min_reference, bound=_extremum_bound, **_extremum),
+]  # fmt: skip
