@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from tools.native_build import ROOT
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def under_sanitizer() -> bool:

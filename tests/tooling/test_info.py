@@ -30,8 +30,9 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True)
 
 
-def expect_sentence(folder: Path, *words: str, options: tuple[str, ...] = ()) -> None:
-    """Checks that importing raises ImportError with these words, and that torch_ops.info prints the same and fails."""
+def expect_sentence(folder: Path, *words: str, options: tuple[str, ...] = ()) -> str:
+    """Checks that importing raises ImportError with these words, and that torch_ops.info prints the same and fails. Returns what it
+    prints."""
     imported = python(folder, *options, "-c", "import torch_ops")
     assert imported.returncode == 1
     sentence = imported.stderr.splitlines()[-1]
@@ -43,6 +44,7 @@ def expect_sentence(folder: Path, *words: str, options: tuple[str, ...] = ()) ->
     for word in words:
         assert word in sentence
         assert word in told.stdout
+    return told.stdout
 
 
 def put_library(folder: Path, minor: str, cuda: str | None = None) -> None:
@@ -64,8 +66,7 @@ def test_torch_missing(copy):
 
 
 def test_library_not_built(copy):
-    expect_sentence(copy, "not built", torch.__version__, "-m torch_ops.build")
-    assert "a library for the CPU" not in python(copy, "-m", "torch_ops.info").stdout
+    assert "a library for the CPU" not in expect_sentence(copy, "not built", torch.__version__, "-m torch_ops.build")
 
 
 def test_library_of_another_torch(copy):
