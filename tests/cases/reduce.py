@@ -179,12 +179,8 @@ def _case(name: str, function: Callable, **rest) -> OpCase:
 REALS = FLOATS + INTEGERS + (torch.bool,)
 
 _extremum = {
-    "samples": calls.sweep,
-    "few": calls.few,
-    "errors": _extremum_errors,
-    "dtypes": REALS,
-    "grad_dtypes": FLOATS,
-}
+    "samples": calls.sweep, "few": calls.few, "errors": _extremum_errors, "dtypes": REALS, "grad_dtypes": FLOATS,
+}  # fmt: skip
 CASES = [
     _case(
         "reduce_sum", torch.sum, reference=references.sum_reference, samples=_sum_samples, few=_sum_few, errors=_sum_errors,

@@ -171,13 +171,9 @@ def test_which_gpus_an_architecture_serves(arch, gpu, runs):
 
 def test_info_names_a_gpu_without_kernels(monkeypatch):
     facts = {
-        "torch": torch.__version__,
-        "cuda": "13.0",
-        "nvcc": "13.0.88",
-        "host_compiler": "g++ 12.2.0",
-        "built": "now",
+        "torch": torch.__version__, "cuda": "13.0", "nvcc": "13.0.88", "host_compiler": "g++ 12.2.0", "built": "now",
         "architectures": ["9.0"],
-    }
+    }  # fmt: skip
     monkeypatch.setattr(_library, "facts", lambda: facts)
     monkeypatch.setattr(info, "gpus", lambda: {"cuda:0": ("Old", (8, 0)), "cuda:1": ("New", (9, 0))})
     rows, runs = info.report(None)

@@ -94,14 +94,10 @@ def test_vectors_of_rows(whole, more):
 @pytest.mark.parametrize(
     "values, more",
     [
-        (4, {}),
-        (2, {"dtype": FLOAT32}),
-        (1, {"dtype": FLOAT64}),
-        (1, {"shape": (2, 63, 1000)}),
-        (1, {"offsets": (1, 0)}),
-        (1, {"layouts": ("channels last", "rows")}),
+        (4, {}), (2, {"dtype": FLOAT32}), (1, {"dtype": FLOAT64}), (1, {"shape": (2, 63, 1000)}),
+        (1, {"offsets": (1, 0)}), (1, {"layouts": ("channels last", "rows")}),
     ],
-)
+)  # fmt: skip
 def test_vectors_of_channels(values, more):
     has_vectors, own, *_ = plan(causal(**{"layout": "channels last", **more}), last=True)
     assert (has_vectors, own) == (values > 1, values)
