@@ -102,6 +102,14 @@ def _seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def fresh_dynamo():
+    """Compiled functions are forgotten before and after the test."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
 @pytest.fixture(autouse=True)
 def _enough_memory(request):
     """Skips a test marked @gib(n) if less than n GiB of GPU memory are free. Empties torch's cache after the test."""

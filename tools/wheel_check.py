@@ -109,7 +109,8 @@ def check_installation(file: Path, minor: str) -> None:
         needed = ("pytest", "numpy", "expecttest", "hypothesis")
         packages += [pin.replace(" ", "") for pin in pins if pin.startswith(needed)]
     run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", file, *packages)
-    shutil.copytree(ROOT / "tests", folder / "run" / "tests")
+    for part in ("tests", "benchmarks/references"):  # the cases of tests have their references from benchmarks
+        shutil.copytree(ROOT / part, folder / "run" / part)
     shutil.copy(ROOT / "pyproject.toml", folder / "run")
     place = run(python, "-c", "import torch_ops; print(torch_ops.__file__)", cwd=folder / "run").strip()
     check(Path(place).is_relative_to(folder / "env"), f"torch_ops comes from {place}")

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.random.views import Draw, View
-from tests.cases.upsample import aten_cuda_windows_agree, axes_of
+from benchmarks.references.upsample import aten_cuda_windows_agree, axes_of
 
 aten = torch.ops.aten
 

@@ -8,6 +8,7 @@ import torch
 from benchmarks.harness.operands import BF16, DTYPE_NAMES, F16, F32, NCHW, Maker
 from benchmarks.harness.peers import CUPY, INDUCTOR
 from benchmarks.harness.room import Call, CallTime, Case, Room
+from benchmarks.references import elementwise as references
 
 ALPHA = 0.5
 BTD, SQUARE = (8, 4096, 4096), (8192, 8192)
@@ -91,9 +92,8 @@ def _three_operands() -> list[Case]:
 
 def _calls() -> dict[str, Call]:
     import torch_ops
-    from tests.cases.elementwise import reference
 
-    mul, axpy, fma = reference("mul"), reference("axpy"), reference("fma")
+    mul, axpy, fma = references.mul, references.axpy, references.fma
     return {
         "mul": Call(torch_ops.mul, torch.mul, mul, cupy="multiply"),
         "mul_": Call(torch_ops.mul_, torch.Tensor.mul_, mul, kind="inplace", cupy="multiply"),

@@ -12,6 +12,7 @@ import torch
 from benchmarks.harness.operands import BF16, DTYPE_NAMES, F16, F32, NCHW, Maker
 from benchmarks.harness.peers import INDUCTOR, Peer, cupy_call, cupy_for
 from benchmarks.harness.room import Call, CallTime, Case, Point, Room, error_limit
+from benchmarks.references import reduce as references
 
 F64, I32, C64 = torch.float64, torch.int32, torch.complex64
 INTEGERS = (torch.int8, torch.uint8, I32, torch.int64, torch.bool)
@@ -130,7 +131,6 @@ def _exact(dtype: torch.dtype, aten_error: float | None) -> float:
 
 def _calls() -> dict[str, Call]:
     import torch_ops
-    from tests.cases.reduce import reference
 
     def dims(dim: Dims) -> Dims:
         """Converts None, which amax and amin do not accept."""
@@ -140,22 +140,22 @@ def _calls() -> dict[str, Call]:
         "sum": Call(
             lambda x, dim, dtype=None: torch_ops.reduce_sum(x, dim, dtype=dtype),
             lambda x, dim, dtype=None: torch.sum(x, dim, dtype=dtype),
-            lambda x, dim, dtype=None: reference("reduce_sum")(x, dim, dtype=dtype),
+            lambda x, dim, dtype=None: references.sum_reference(x, dim, dtype=dtype),
             cupy="sum",
             limit=sum_limit,
         ),
-        "mean": Call(torch_ops.reduce_mean, torch.mean, reference("reduce_mean"), cupy="mean", limit=sum_limit),
+        "mean": Call(torch_ops.reduce_mean, torch.mean, references.mean_reference, cupy="mean", limit=sum_limit),
         "max": Call(
             torch_ops.reduce_max,
             lambda x, dim: torch.amax(x, dims(dim)),
-            reference("reduce_max"),
+            references.max_reference,
             cupy="amax",
             limit=_exact,
         ),
         "min": Call(
             torch_ops.reduce_min,
             lambda x, dim: torch.amin(x, dims(dim)),
-            reference("reduce_min"),
+            references.min_reference,
             cupy="amin",
             limit=_exact,
         ),

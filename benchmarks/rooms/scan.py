@@ -11,6 +11,8 @@ import torch
 from benchmarks.harness.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.harness.peers import INDUCTOR, Missing, Peer, cupy_call, cupy_for
 from benchmarks.harness.room import Call, CallTime, Case, Point, Room
+from benchmarks.references import recurrence
+from benchmarks.references.scan import reference
 
 F64, I64, I32, U8, C64 = torch.float64, torch.int64, torch.int32, torch.uint8, torch.complex64
 
@@ -104,8 +106,6 @@ def sum_limit(dtype: torch.dtype, aten_error: float | None) -> float:
 
 def _calls() -> dict[str, Call]:
     import torch_ops
-    from tests.cases import recurrence
-    from tests.cases.scan import reference
 
     return {
         "cumsum": Call(torch_ops.cumsum, torch.cumsum, reference, cupy="cumsum", limit=sum_limit),

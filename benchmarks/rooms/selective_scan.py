@@ -16,6 +16,7 @@ from torch.nn import functional
 from benchmarks.harness.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.harness.peers import Missing, Peer
 from benchmarks.harness.room import Call, CallTime, Case, Room
+from benchmarks.references.recurrence import doubled
 
 CHUNK = 1 << 24  # states of all positions that a reference computes at once
 
@@ -94,8 +95,6 @@ class States:
         return torch.exp(self.dt[:, :, None] * self.A[:, :, None])
 
     def states(self, factors: torch.Tensor) -> torch.Tensor:
-        from tests.cases.recurrence import doubled
-
         return doubled(factors, (self.dt * self.u)[:, :, None] * self.B, 3, None, False, False)
 
     def before_gate(self, states: torch.Tensor) -> torch.Tensor:
@@ -112,8 +111,6 @@ def reference(*operands) -> torch.Tensor:
 
 def _chunk_gradients(at: slice, dout: torch.Tensor, operands: tuple) -> tuple:
     """The gradients of u, delta, A, D, z and delta_bias of some channels, and their part of the gradients of B and C."""
-    from tests.cases.recurrence import doubled
-
     x, dout = States.of(at, *operands), dout[:, at].double()
     a = x.factors()
     h = x.states(a)

@@ -13,6 +13,7 @@ import torch
 from benchmarks.harness.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.harness.peers import INDUCTOR
 from benchmarks.harness.room import Call, CallTime, Case, Point, Room
+from benchmarks.references.upsample import REFERENCES
 
 U8, F64 = torch.uint8, torch.float64
 FORWARD, BACKWARD = "nearest2d", "nearest2d-backward"
@@ -175,16 +176,15 @@ def adjoint_limit(dtype: torch.dtype, aten_error: float | None) -> float:
 
 def _calls() -> dict[str, Call]:
     import torch_ops
-    from tests.cases.upsample import reference
 
     aten = torch.ops.aten
 
     def forward(name: str, overloads) -> Call:
         ours = getattr(torch_ops, name)
-        return Call(ours, lambda x, size: overloads.vec(x, size, None), reference(name), reads=_used, limit=_exact)
+        return Call(ours, lambda x, size: overloads.vec(x, size, None), REFERENCES[name], reads=_used, limit=_exact)
 
     def backward(name: str, overloads) -> Call:
-        return Call(getattr(torch_ops, name), overloads.default, reference(name), limit=adjoint_limit)
+        return Call(getattr(torch_ops, name), overloads.default, REFERENCES[name], limit=adjoint_limit)
 
     return {
         "upsample_nearest2d": forward("upsample_nearest2d", aten.upsample_nearest2d),

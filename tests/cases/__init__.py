@@ -1,8 +1,8 @@
 """The test case of each operator: its samples, errors, reference and error bound.
 
 A room (elementwise, reduce, ...) adds one file here that ends in `CASES = [OpCase(...), ...]`. Files are found by globbing, so
-nothing else has to be edited. All tests in tests/contract/ then run for the new operators. Benchmarks also use the float64
-references.
+nothing else has to be edited. All tests in tests/contract/ then run for the new operators. The float64 references that
+benchmarks need, too, are in benchmarks/references.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+from benchmarks.references.dtypes import real_of
 
 from . import tensors
 
@@ -184,7 +186,7 @@ class OpCase:
     def ulps(self, dtype: torch.dtype, ulps: float) -> float:
         """The allowed difference of derivatives in ulps, where a single rounding allows `ulps`. fp16 and bf16 are summed in
         float32, so `cancels` does not apply to them."""
-        return ulps * (self.cancels if tensors.real_of(dtype).itemsize > 2 else 1)
+        return ulps * (self.cancels if real_of(dtype).itemsize > 2 else 1)
 
     @property
     def schema_name(self) -> str:
@@ -202,6 +204,20 @@ class OpCase:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def internal_case(**fields) -> OpCase:
+    """The case of an operator that only kernels of this library call. Callers check operands."""
+    return OpCase(errors=lambda device: iter(()), grad_dtypes=(), internal=True, **fields)
+
+
+def exact(device, result_dtype, reference, *operands, **options) -> None:
+    """The bound of an operator that only moves values or counts."""
+
+
+def workspace_of(times: int, more: int = 2**20) -> Callable[[Sample], int]:
+    """A workspace of so many times the bytes of the operands, and some more."""
+    return lambda sample: times * sum(t.nbytes for t in sample.tensors) + more
 
 
 @functools.cache

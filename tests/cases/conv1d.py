@@ -5,7 +5,6 @@ The samples are the calls in conv1d_samples.py. The errors are in conv1d_errors.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -14,11 +13,12 @@ import torch
 from torch.nn import functional
 
 import torch_ops
+from benchmarks.references.dtypes import compute_type, real_of, wide
 
-from . import OpCase, OpInfoLink, Sample
+from . import OpCase, OpInfoLink, Sample, workspace_of
 from . import conv1d_errors as errors
 from .samples import conv1d_samples as calls
-from .tensors import FLOATS, INTEGERS, compute_type, finite_sizes, real_of, wide
+from .tensors import FLOATS, INTEGERS, finite_sizes, without_autocast
 
 COMPLEX = (torch.complex64, torch.complex128)
 OPS = torch.ops.gpuopt
@@ -358,14 +358,9 @@ def _aten_update(input, state, weight, bias=None, activation="none"):
     return torch.cat([ACTIVATIONS[activation](result), window[..., 1:]], -1)
 
 
-def _without_autocast(like: torch.Tensor):
-    kind = like.device.type
-    return contextlib.nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)
-
-
 def _step(input, state, weight, bias=None, activation="none"):
     """causal_conv1d_update as a function that returns its result and the new state."""
-    with _without_autocast(input):
+    with without_autocast(input):
         mine = state.clone()
         if _fit(input, state, weight, bias):
             # Append empty slices of the other operands. Under torch.vmap the copy is then batched if one of them is, so it can be
@@ -374,7 +369,7 @@ def _step(input, state, weight, bias=None, activation="none"):
             nothing = [t[..., :0].to(state.dtype).expand(*state.shape[:-1], 0) for t in others]
             mine = torch.cat([state, *nothing], -1)
     result = torch_ops.causal_conv1d_update(input, mine, weight, bias, activation)
-    with _without_autocast(input):
+    with without_autocast(input):
         return torch.cat([result[..., None], mine], -1)
 
 
@@ -421,6 +416,9 @@ def _string_of_opinfo(input, weight, bias=None, stride=1, padding=0, dilation=1,
     return ((input, weight), {**given, "padding": padding}) if isinstance(padding, str) else None
 
 
+_sums = {"grad_dtypes": FLOATS + COMPLEX, "elementwise": False, "saves_inputs": True, "cancels": CANCELS}
+
+
 def _case(
     name: str, op: Callable, overload, aten: Callable, reference: Callable, bound: Callable, build: Callable, **more
 ):
@@ -433,11 +431,7 @@ def _case(
         samples=functools.partial(calls.samples, build),
         few=functools.partial(calls.few, build),
         bound=bound,
-        grad_dtypes=FLOATS + COMPLEX,
-        elementwise=False,
-        saves_inputs=True,
-        cancels=CANCELS,
-        **{"dtypes": FLOATS + COMPLEX, **more},
+        **{"dtypes": FLOATS + COMPLEX, **_sums, **more},
     )
 
 
@@ -462,39 +456,14 @@ CASES = [
         build=calls.causal, errors=errors.causal, fuses=True,
     ),
     OpCase(
-        name="causal_conv1d_update",
-        op=_step,
-        overload=OPS.causal_conv1d_update.default,
-        aten=_aten_update,
-        reference=update_reference,
-        samples=calls.update_samples,
-        few=calls.update_few,
-        errors=errors.update,
-        dtypes=FLOATS + COMPLEX,
-        grad_dtypes=FLOATS + COMPLEX,
-        bound=update_bound,
-        elementwise=False,
-        saves_inputs=True,
-        cancels=CANCELS,
-        writes=("state",),
-        workspace=lambda sample: 4 * sum(t.nbytes for t in sample.tensors),
+        name="causal_conv1d_update", op=_step, overload=OPS.causal_conv1d_update.default, aten=_aten_update,
+        reference=update_reference, samples=calls.update_samples, few=calls.update_few, errors=errors.update,
+        dtypes=FLOATS + COMPLEX, bound=update_bound, writes=("state",), workspace=workspace_of(4, 0), **_sums,
     ),
+    # The workspace holds overlapping blocks, their transforms and the products of the transforms.
     OpCase(
-        name="convolve",
-        op=torch_ops.convolve,
-        overload=OPS.convolve.default,
-        aten=_aten_convolve,
-        reference=convolve_reference,
-        samples=calls.convolve_samples,
-        few=calls.convolve_few,
-        errors=errors.convolve,
-        dtypes=FLOATS + INTEGERS + COMPLEX,
-        grad_dtypes=FLOATS + COMPLEX,
-        bound=convolve_bound,
-        elementwise=False,
-        saves_inputs=True,
-        cancels=CANCELS,
-        # The workspace holds overlapping blocks, their transforms and the products of the transforms.
-        workspace=lambda sample: 40 * sum(t.nbytes for t in sample.tensors) + 2**20,
+        name="convolve", op=torch_ops.convolve, overload=OPS.convolve.default, aten=_aten_convolve,
+        reference=convolve_reference, samples=calls.convolve_samples, few=calls.convolve_few, errors=errors.convolve,
+        dtypes=FLOATS + INTEGERS + COMPLEX, bound=convolve_bound, workspace=workspace_of(40), **_sums,
     ),
 ]  # fmt: skip

@@ -9,11 +9,12 @@ import torch
 from torch.nn import functional
 
 import torch_ops
+from benchmarks.references.dtypes import wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, conv1d, tensors
 from .conv1d_errors import _device_errors
 from .samples import conv1d_samples as calls
-from .tensors import FLOATS, Maker, wide
+from .tensors import FLOATS, Maker
 
 OPS = torch.ops.gpuopt
 

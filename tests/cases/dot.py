@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import real_of, wide
+from benchmarks.references.reduce import sum_in_pairs
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
-from .reduce import sum_in_pairs
 from .samples import dot_samples as calls
-from .tensors import FLOATS, INTEGERS, Maker, finite_sizes, real_of, wide
+from .tensors import FLOATS, INTEGERS, Maker, finite_sizes
 
 DTYPES = FLOATS + INTEGERS + (torch.complex64, torch.complex128)
 GRAD_DTYPES = FLOATS + (torch.complex64, torch.complex128)
@@ -263,33 +264,14 @@ CASES = [
     _vector_case("dot", torch.dot, r"\btensor\b", dot_reference),
     _vector_case("vdot", torch.vdot, r"\bother\b", vdot_reference),
     OpCase(
-        name="dot_rows",
-        op=torch_ops.dot_rows,
-        overload=torch.ops.gpuopt.dot_rows.default,
-        aten=_aten_rows,
-        reference=dot_reference,
-        samples=calls.rows_sweep,
-        few=calls.rows_few,
-        errors=_rows_errors,
-        dtypes=DTYPES,
-        grad_dtypes=GRAD_DTYPES,
-        bound=dot_bound,
-        elementwise=False,
+        name="dot_rows", op=torch_ops.dot_rows, overload=torch.ops.gpuopt.dot_rows.default, aten=_aten_rows,
+        reference=dot_reference, samples=calls.rows_sweep, few=calls.rows_few, errors=_rows_errors, dtypes=DTYPES,
+        grad_dtypes=GRAD_DTYPES, bound=dot_bound, elementwise=False,
     ),
     OpCase(
-        name="dot_fast_atomic",
-        op=torch_ops.dot_fast_atomic,
-        overload=torch.ops.gpuopt.dot_fast_atomic.default,
-        aten=_aten_fast_atomic,
-        reference=dot_reference,
-        samples=calls.sweep,
-        few=calls.few,
-        errors=_fast_atomic_errors,
-        dtypes=FLOATS,
-        grad_dtypes=FLOATS,
-        bound=dot_fast_atomic_bound,
-        elementwise=False,
-        as_accurate=False,
+        name="dot_fast_atomic", op=torch_ops.dot_fast_atomic, overload=torch.ops.gpuopt.dot_fast_atomic.default,
+        aten=_aten_fast_atomic, reference=dot_reference, samples=calls.sweep, few=calls.few, errors=_fast_atomic_errors,
+        dtypes=FLOATS, grad_dtypes=FLOATS, bound=dot_fast_atomic_bound, elementwise=False, as_accurate=False,
         repeatable=_not_repeatable,
     ),
-]
+]  # fmt: skip

@@ -1,44 +1,26 @@
-"""Cases of mul, axpy and fma: references, error bounds and errors. The operands of samples are in elementwise_samples.py."""
+"""Cases of mul, axpy and fma: error bounds and errors. The operands of samples are in elementwise_samples.py."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
 import torch_ops
+from benchmarks.references import elementwise as references
+from benchmarks.references.dtypes import compute_type, real_of, wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant, tensors
 from .samples import elementwise_samples as space
-from .tensors import ALL, COMPLEX, FLOATS, Maker, compute_type, in_layout, specials, wide
+from .tensors import ALL, COMPLEX, FLOATS, Maker, in_layout, specials
 
 SCALARS = (0, 1, -3, 300, 2**40, True, 0.5, -0.0, 3.0 * 2**33, math.inf, -math.inf, math.nan, 1j, 0.5 - 2j)
 INEXACT_SCALARS = (0.1, math.pi, 1e-9, 0.1 + 0.7j)
 
 
-# ---------------------------------------------------------------- references and bounds
-
-
-def mul_reference(x, y) -> torch.Tensor:
-    common = space.common_dtype(torch.mul, x, y)
-    return wide(x, common) * wide(y, common)
-
-
-def axpy_reference(x, y, *, alpha=1) -> torch.Tensor:
-    common = space.common_dtype(torch.add, y, x)
-    return wide(alpha, common).to(x.device) * wide(x, common) + wide(y, common)
-
-
-def fma_reference(a, b, c) -> torch.Tensor:
-    common = space.common_dtype(torch.addcmul, c, a, b)
-    return wide(a, common) * wide(b, common) + wide(c, common)
-
-
-def reference(op: str) -> Callable:
-    """The float64 reference of 'mul', 'axpy' or 'fma'."""
-    return {"mul": mul_reference, "axpy": axpy_reference, "fma": fma_reference}[op]
+# ---------------------------------------------------------------- bounds
 
 
 def _steps_bound(
@@ -95,7 +77,7 @@ def _mul_few(device, dtype):
 def _scalar_samples(device, dtype):
     make = Maker(device, dtype, seed=3)
     dense = torch.cat([specials(dtype, device), make(100)])
-    half = tensors.real_of(dtype) == torch.float16
+    half = real_of(dtype) == torch.float16
     for number in SCALARS + INEXACT_SCALARS:
         if not space.have_a_result((dense, number)):
             continue
@@ -138,7 +120,7 @@ def _alphas(dtype):
 def _axpy_samples(device, dtype):
     alphas = itertools.cycle(_alphas(dtype))
     for name, operands, exact in space.sweep(device, dtype, 2):
-        common = space.common_dtype(torch.add, *operands)
+        common = references.common_dtype(torch.add, *operands)
         alpha = next(alphas) if common == dtype else 1
         yield Sample(f"{name}, alpha={alpha}", operands, {"alpha": alpha}, exact_inputs=exact)
     make = Maker(device, dtype, seed=5)
@@ -163,7 +145,7 @@ def _axpy_few(device, dtype):
 def _fma_samples(device, dtype):
     for name, operands, exact in space.sweep(device, dtype, 3):
         # The comparison is with addcmul, which does not support bool.
-        if space.common_dtype(torch.addcmul, operands[2], *operands[:2]) != torch.bool:
+        if references.common_dtype(torch.addcmul, operands[2], *operands[:2]) != torch.bool:
             yield Sample(name, operands, exact_inputs=exact)
 
 
@@ -276,7 +258,7 @@ def _aten_fma(a, b, c):
     """addcmul with two extensions on CUDA: complex32, and 0-d CPU tensors for all operands, not only the second factor."""
     device = next((t.device for t in (a, b, c) if t.dim() or not t.is_cpu), a.device)
     a, c = (t if t.dim() else t.to(device) for t in (a, c))
-    if device.type == "cuda" and space.common_dtype(torch.addcmul, c, a, b) == torch.complex32:
+    if device.type == "cuda" and references.common_dtype(torch.addcmul, c, a, b) == torch.complex32:
         return torch.addcmul(*(_as_complex64(t) for t in (c, a, b))).to(torch.complex32)
     return torch.addcmul(c, a, b)
 
@@ -306,65 +288,29 @@ def _addcmul_to_fma(c, a, b, *, value=1):
     return ((a, b, c), {}) if value == 1 else None
 
 
+_grads = {"grad_dtypes": FLOATS + COMPLEX[1:]}
 CASES = [
     OpCase(
-        name="mul.Tensor",
-        op=torch_ops.mul,
-        overload=torch.ops.gpuopt.mul.Tensor,
-        aten=torch.mul,
-        reference=mul_reference,
-        samples=_mul_samples,
-        few=_mul_few,
-        errors=_mul_errors,
-        dtypes=ALL,
-        grad_dtypes=FLOATS + COMPLEX[1:],
-        bound=_mul_bound,
+        name="mul.Tensor", op=torch_ops.mul, overload=torch.ops.gpuopt.mul.Tensor, aten=torch.mul, reference=references.mul,
+        samples=_mul_samples, few=_mul_few, errors=_mul_errors, dtypes=ALL, bound=_mul_bound,
         inplace=Variant(torch_ops.mul_, torch.ops.gpuopt.mul_.Tensor, torch.Tensor.mul_),
-        out=Variant(torch_ops.mul, torch.ops.gpuopt.mul.out, torch.mul),
-        opinfo=(OpInfoLink("mul", _only_tensor),),
+        out=Variant(torch_ops.mul, torch.ops.gpuopt.mul.out, torch.mul), opinfo=(OpInfoLink("mul", _only_tensor),), **_grads,
     ),
     OpCase(
-        name="mul.Scalar",
-        op=torch_ops.mul,
-        overload=torch.ops.gpuopt.mul.Scalar,
-        aten=torch.mul,
-        reference=mul_reference,
-        samples=_scalar_samples,
-        few=_scalar_few,
-        errors=_mul_scalar_errors,
-        dtypes=ALL,
-        grad_dtypes=FLOATS + COMPLEX[1:],
-        bound=_mul_bound,
+        name="mul.Scalar", op=torch_ops.mul, overload=torch.ops.gpuopt.mul.Scalar, aten=torch.mul, reference=references.mul,
+        samples=_scalar_samples, few=_scalar_few, errors=_mul_scalar_errors, dtypes=ALL, bound=_mul_bound,
         inplace=Variant(torch_ops.mul_, torch.ops.gpuopt.mul_.Scalar, torch.Tensor.mul_),
         out=Variant(torch_ops.mul, torch.ops.gpuopt.mul.Scalar_out, torch.mul),
-        opinfo=(OpInfoLink("mul", _only_scalar, at_least=0),),
+        opinfo=(OpInfoLink("mul", _only_scalar, at_least=0),), **_grads,
     ),
     OpCase(
-        name="axpy",
-        op=torch_ops.axpy,
-        overload=torch.ops.gpuopt.axpy.default,
-        aten=_aten_axpy,
-        reference=axpy_reference,
-        samples=_axpy_samples,
-        few=_axpy_few,
-        errors=_axpy_errors,
-        dtypes=ALL,
-        grad_dtypes=FLOATS + COMPLEX[1:],
-        bound=_axpy_bound,
-        opinfo=(OpInfoLink("add", _add_to_axpy),),
+        name="axpy", op=torch_ops.axpy, overload=torch.ops.gpuopt.axpy.default, aten=_aten_axpy, reference=references.axpy,
+        samples=_axpy_samples, few=_axpy_few, errors=_axpy_errors, dtypes=ALL, bound=_axpy_bound,
+        opinfo=(OpInfoLink("add", _add_to_axpy),), **_grads,
     ),
     OpCase(
-        name="fma",
-        op=torch_ops.fma,
-        overload=torch.ops.gpuopt.fma.default,
-        aten=_aten_fma,
-        reference=fma_reference,
-        samples=_fma_samples,
-        few=_fma_few,
-        errors=_fma_errors,
-        dtypes=tuple(d for d in ALL if d != torch.bool),
-        grad_dtypes=FLOATS + COMPLEX[1:],
-        bound=_fma_bound,
-        opinfo=(OpInfoLink("addcmul", _addcmul_to_fma),),
+        name="fma", op=torch_ops.fma, overload=torch.ops.gpuopt.fma.default, aten=_aten_fma, reference=references.fma,
+        samples=_fma_samples, few=_fma_few, errors=_fma_errors, dtypes=tuple(d for d in ALL if d != torch.bool),
+        bound=_fma_bound, opinfo=(OpInfoLink("addcmul", _addcmul_to_fma),), **_grads,
     ),
-]
+]  # fmt: skip

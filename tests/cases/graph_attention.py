@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import torch
 
-from . import ErrorCase, OpCase, Sample
+from . import Sample, internal_case, workspace_of
 from .samples import spmm_samples as matrices
 from .tensors import FLOATS, LAYOUTS, Maker
 
@@ -186,18 +186,16 @@ def _backward_call(sample: Sample) -> Sample:
     return Sample(sample.name, _backward_arguments(*sample.args, **sample.kwargs))
 
 
-def _no_errors(device: str) -> Iterator[ErrorCase]:
-    """The public functions check operands."""
-    return iter(())
-
-
-def _memory(sample: Sample) -> int:
-    """Operands that a kernel can't read are copied, and long rows need a state for each feature of their parts."""
-    return 64 * sum(t.nbytes for t in sample.tensors) + 2**20
-
-
-_internal = {"errors": _no_errors, "grad_dtypes": (), "internal": True, "elementwise": False, "workspace": _memory}
-_case = functools.partial(OpCase, samples=_samples, few=_few, dtypes=FLOATS, as_accurate=False, **_internal)
+# Operands that a kernel can't read are copied, and long rows need a state for each feature of their parts.
+_case = functools.partial(
+    internal_case,
+    samples=_samples,
+    few=_few,
+    dtypes=FLOATS,
+    as_accurate=False,
+    elementwise=False,
+    workspace=workspace_of(64),
+)
 CASES = [
     _case(
         name="_graph_attention",

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import real_of, wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
 from .samples import index_add_samples as calls
-from .tensors import ALL, COMPLEX, FLOATS, Maker, finite_sizes, real_of, wide
+from .tensors import ALL, COMPLEX, FLOATS, Maker, finite_sizes
 
 # ---------------------------------------------------------------- the reference
 
@@ -153,13 +154,9 @@ def _out_of_range(make: Maker) -> Iterator[tuple]:
 
 
 ALPHAS = (
-    (torch.float32, 1j),
-    (torch.int64, 1j),
-    (torch.uint8, 300),
-    (torch.int8, -129),
-    (torch.float16, 1e6),
+    (torch.float32, 1j), (torch.int64, 1j), (torch.uint8, 300), (torch.int8, -129), (torch.float16, 1e6),
     (torch.float32, 1e300),
-)
+)  # fmt: skip
 
 
 def _overlaps(make: Maker, index: torch.Tensor) -> Iterator[tuple]:

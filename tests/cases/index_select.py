@@ -8,23 +8,18 @@ from collections.abc import Iterator
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample
 from .samples.index_add_samples import INDEX_LAYOUTS, indices
-from .tensors import ALL, COMPLEX, FLOATS, LAYOUTS, Maker, wide
+from .tensors import ALL, COMPLEX, FLOATS, LAYOUTS, Maker
 
 # Rows of 1 value to several blocks, below and around whole vectors of every dtype.
 WIDTHS = (1, 2, 3, 4, 5, 8, 16, 17, 64, 100, 1000, 4100)
 COUNTS = (0, 1, 2, 31, 300, 1500)
 LAID_OUT = (
-    ((40,), 0),
-    ((40, 16), 0),
-    ((1, 40, 6), 1),
-    ((7, 9), -1),
-    ((3, 8, 5), 1),
-    ((2, 3, 4, 6), 0),
-    ((2, 3, 4, 6), -2),
-)
+    ((40,), 0), ((40, 16), 0), ((1, 40, 6), 1), ((7, 9), -1), ((3, 8, 5), 1), ((2, 3, 4, 6), 0), ((2, 3, 4, 6), -2),
+)  # fmt: skip
 
 
 def _aten(self: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor:

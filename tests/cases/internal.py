@@ -11,21 +11,14 @@ from dataclasses import replace
 
 import torch
 
-from . import ErrorCase, OpCase, Sample, conv1d, conv_transpose1d, matmul, selective_scan, tensors
+from benchmarks.references.dtypes import wide
+
+from . import Sample, conv1d, conv_transpose1d, exact, internal_case, matmul, selective_scan, tensors, workspace_of
 from .samples import conv1d_samples as convolutions
 from .samples import selective_scan_samples as scans
-from .tensors import ALL, FLOATS, Maker, poison, wide
+from .tensors import ALL, FLOATS, Maker, poison
 
 OPS = torch.ops.gpuopt
-
-
-def _no_errors(device: str) -> Iterator[ErrorCase]:
-    """Callers check operands."""
-    return iter(())
-
-
-def _exact(device, result_dtype, reference, *operands):
-    """The bound of an operator that only moves values."""
 
 
 # ---------------------------------------------------------------- _copy_transposed
@@ -241,102 +234,40 @@ def _in_three_tf32(samples, device: str, dtype: torch.dtype) -> Iterator[Sample]
             yield replace(sample, kwargs={})
 
 
-_internal = {"errors": _no_errors, "grad_dtypes": (), "internal": True}
+_sums = {"dtypes": FLOATS, "elementwise": False}
 CASES = [
-    OpCase(
-        name="_copy_transposed",
-        op=_into_twin(OPS._copy_transposed),
-        overload=OPS._copy_transposed.default,
-        aten=_into_twin(torch.Tensor.copy_),
-        reference=lambda out, self: wide(self, self.dtype),
-        samples=_copies,
-        few=_few_copies,
-        dtypes=ALL,
-        bound=_exact,
-        writes=("out",),
-        workspace=lambda sample: sample.tensors[0].nbytes + 2**10,
-        **_internal,
+    internal_case(
+        name="_copy_transposed", op=_into_twin(OPS._copy_transposed), overload=OPS._copy_transposed.default,
+        aten=_into_twin(torch.Tensor.copy_), reference=lambda out, self: wide(self, self.dtype), samples=_copies, few=_few_copies,
+        dtypes=ALL, bound=exact, writes=("out",), workspace=lambda sample: sample.tensors[0].nbytes + 2**10,
     ),
-    OpCase(
-        name="_conv1d_own",
-        op=_own,
-        overload=OPS._conv1d_own.default,
-        aten=conv1d._aten_plain,
-        reference=conv1d.conv1d_reference,
+    internal_case(
+        name="_conv1d_own", op=_own, overload=OPS._conv1d_own.default, aten=conv1d._aten_plain, reference=conv1d.conv1d_reference,
         samples=functools.partial(convolutions.samples, convolutions.plain),
-        few=functools.partial(convolutions.few, convolutions.plain),
-        dtypes=FLOATS,
-        bound=conv1d.conv1d_bound,
-        elementwise=False,
-        **conv1d._memory,
-        **_internal,
+        few=functools.partial(convolutions.few, convolutions.plain), bound=conv1d.conv1d_bound, **conv1d._memory, **_sums,
     ),
-    OpCase(
-        name="_conv_transpose1d_own",
-        op=_own_transposed,
-        overload=OPS._conv_transpose1d_own.default,
-        dtypes=FLOATS,
+    internal_case(
+        name="_conv_transpose1d_own", op=_own_transposed, overload=OPS._conv_transpose1d_own.default, dtypes=FLOATS,
         **conv_transpose1d.CASE,
-        **_internal,
     ),
-    OpCase(
-        name="_conv1d_backward_own",
-        op=_own_gradients,
-        overload=OPS._conv1d_backward_own.default,
-        aten=conv1d._aten_backward,
-        reference=conv1d.backward_reference,
-        samples=functools.partial(convolutions.samples, convolutions.backward),
-        few=functools.partial(convolutions.few, convolutions.backward),
-        dtypes=FLOATS,
-        bound=conv1d.backward_bound,
-        elementwise=False,
-        **conv1d._memory,
-        **_internal,
+    internal_case(
+        name="_conv1d_backward_own", op=_own_gradients, overload=OPS._conv1d_backward_own.default, aten=conv1d._aten_backward,
+        reference=conv1d.backward_reference, samples=functools.partial(convolutions.samples, convolutions.backward),
+        few=functools.partial(convolutions.few, convolutions.backward), bound=conv1d.backward_bound, **conv1d._memory, **_sums,
     ),
-    OpCase(
-        name="_conv1d_image",
-        op=_image,
-        overload=OPS._conv1d_image.default,
-        aten=_aten_image,
-        reference=conv1d.conv1d_reference,
-        samples=_signals,
-        few=_few_signals,
-        dtypes=FLOATS,
-        bound=_image_bound,
-        elementwise=False,
-        arguments=_image_arguments,
-        **conv1d._memory,
-        **_internal,
+    internal_case(
+        name="_conv1d_image", op=_image, overload=OPS._conv1d_image.default, aten=_aten_image, reference=conv1d.conv1d_reference,
+        samples=_signals, few=_few_signals, bound=_image_bound, arguments=_image_arguments, **conv1d._memory, **_sums,
     ),
-    OpCase(
-        name="_matmul_own",
-        op=_own_product,
-        overload=OPS._matmul_own.default,
-        aten=matmul._aten,
-        reference=matmul._reference,
-        samples=functools.partial(_in_three_tf32, matmul._sweep),
-        few=functools.partial(_in_three_tf32, matmul._few),
-        dtypes=(torch.float32,),
-        bound=matmul._bound,
-        elementwise=False,
-        as_accurate=False,
-        workspace=matmul._workspace,
-        **_internal,
+    internal_case(
+        name="_matmul_own", op=_own_product, overload=OPS._matmul_own.default, aten=matmul._aten, reference=matmul._reference,
+        samples=functools.partial(_in_three_tf32, matmul._sweep), few=functools.partial(_in_three_tf32, matmul._few),
+        dtypes=(torch.float32,), bound=matmul._bound, elementwise=False, as_accurate=False, workspace=matmul._workspace,
     ),
-    OpCase(
-        name="_selective_scan_backward",
-        op=_scan_gradients,
-        overload=OPS._selective_scan_backward.default,
-        aten=_aten_scan_gradients,
-        reference=_scan_gradients_reference,
-        samples=functools.partial(_with_gradients, scans.samples),
-        few=functools.partial(_with_gradients, scans.few),
-        dtypes=FLOATS,
-        bound=_scan_gradients_bound,
-        elementwise=False,
-        as_accurate=False,
-        approximates=8,
-        workspace=lambda sample: 64 * sum(t.nbytes for t in sample.tensors) + 2**20,
-        **_internal,
+    internal_case(
+        name="_selective_scan_backward", op=_scan_gradients, overload=OPS._selective_scan_backward.default,
+        aten=_aten_scan_gradients, reference=_scan_gradients_reference, samples=functools.partial(_with_gradients, scans.samples),
+        few=functools.partial(_with_gradients, scans.few), bound=_scan_gradients_bound, as_accurate=False, approximates=8,
+        workspace=workspace_of(64), **_sums,
     ),
-]
+]  # fmt: skip

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import real_of, wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample
-from .tensors import FLOATS, LAYOUTS, Maker, finite_sizes, real_of, wide
+from .tensors import FLOATS, LAYOUTS, Maker, finite_sizes
 
 PRECISIONS = ("ieee", "3xtf32")
 DTYPES = FLOATS + (torch.complex64, torch.complex128)

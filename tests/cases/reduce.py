@@ -1,5 +1,4 @@
-"""Cases of reduce_sum, reduce_mean, reduce_max and reduce_min: references, error bounds and errors. The samples are in
-reduce_samples.py."""
+"""Cases of reduce_sum, reduce_mean, reduce_max and reduce_min: error bounds and errors. The samples are in reduce_samples.py."""
 
 from __future__ import annotations
 
@@ -11,88 +10,12 @@ from dataclasses import replace
 import torch
 
 import torch_ops
+from benchmarks.references import reduce as references
+from benchmarks.references.dtypes import compute_type, wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
 from .samples import reduce_samples as calls
-from .tensors import ALL, COMPLEX, FLOATS, INTEGERS, Maker, compute_type, real_of, wide
-
-# ---------------------------------------------------------------- references
-
-
-def _reduced(x: torch.Tensor, dim) -> list[int]:
-    """The reduced dimensions, counted from the front. None and () mean all dimensions."""
-    dims = range(x.dim()) if dim is None or dim == () or dim == [] else [dim] if isinstance(dim, int) else dim
-    return sorted(d % x.dim() for d in dims) if x.dim() else []
-
-
-def _rows(x: torch.Tensor, dim) -> torch.Tensor:
-    """The values of each result, along one last dimension."""
-    reduced = _reduced(x, dim)
-    kept = [d for d in range(x.dim()) if d not in reduced]
-    sizes = [x.shape[d] for d in kept]
-    return x.permute(kept + reduced).reshape(*sizes, math.prod(x.shape[d] for d in reduced))
-
-
-def _shaped(result: torch.Tensor, x: torch.Tensor, dim, keepdim: bool) -> torch.Tensor:
-    for d in _reduced(x, dim) if keepdim else ():
-        result = result.unsqueeze(d)
-    return result
-
-
-def sum_in_pairs(rows: torch.Tensor, rest: torch.Tensor | None = None) -> torch.Tensor:
-    """Sums in about twice the precision of float64. The rounding error of each addition is summed, too (Knuth's TwoSum), and so is
-    the optional `rest` of each value."""
-    if rows.shape[-1] == 0:
-        return rows.sum(-1)
-    high, low = rows, torch.zeros_like(rows) if rest is None else rest
-    while high.shape[-1] > 1:
-        if high.shape[-1] % 2:
-            high, low = (torch.nn.functional.pad(t, (0, 1)) for t in (high, low))
-        a, b = high.chunk(2, -1)
-        high = a + b
-        rest = high - a
-        low = sum(low.chunk(2, -1)) + ((a - (high - rest)) + (b - rest))
-    high, low = high[..., 0], low[..., 0]
-    return torch.where(high.isfinite(), high + low, high)
-
-
-def sum_reference(x, dim=None, keepdim=False, *, dtype=None) -> torch.Tensor:
-    if dtype is None:
-        dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.int64
-    rows = _rows(wide(x, dtype), dim)
-    if dtype == torch.bool:
-        total = rows.any(-1)
-    else:
-        total = sum_in_pairs(rows) if real_of(dtype) == torch.float64 else rows.sum(-1)
-    return _shaped(total, x, dim, keepdim)
-
-
-def mean_reference(x, dim=None, keepdim=False, *, dtype=None) -> torch.Tensor:
-    count = math.prod(x.shape[d] for d in _reduced(x, dim))
-    total = sum_reference(x, dim, keepdim, dtype=dtype)
-    if not count:
-        return torch.full_like(total, math.nan)
-    # Divide by a tensor, and the parts of complex numbers separately. For a number, CUDA multiplies by its reciprocal, and a
-    # complex division rounds several times.
-    parts = torch.view_as_real(total) if total.is_complex() else total
-    mean = parts / torch.full_like(parts, count)
-    return torch.view_as_complex(mean) if total.is_complex() else mean
-
-
-def max_reference(x, dim=None, keepdim=False) -> torch.Tensor:
-    rows = _rows(wide(x, x.dtype), dim)
-    return _shaped(rows.any(-1) if x.dtype == torch.bool else rows.max(-1).values, x, dim, keepdim)
-
-
-def min_reference(x, dim=None, keepdim=False) -> torch.Tensor:
-    rows = _rows(wide(x, x.dtype), dim)
-    return _shaped(rows.all(-1) if x.dtype == torch.bool else rows.min(-1).values, x, dim, keepdim)
-
-
-def reference(op: str) -> Callable:
-    """The float64 reference of 'reduce_sum', 'reduce_mean', 'reduce_max' or 'reduce_min'."""
-    return {c.name: c.reference for c in CASES}[op]
-
+from .tensors import ALL, COMPLEX, FLOATS, INTEGERS, Maker
 
 # ---------------------------------------------------------------- error bounds
 
@@ -108,11 +31,11 @@ def _sum_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False, *
     if not (result_dtype.is_floating_point or result_dtype.is_complex):
         return None
     info = torch.finfo(compute_type(device, result_dtype))
-    rows = _rows(wide(x, result_dtype), dim)
+    rows = references.rows_of(wide(x, result_dtype), dim)
     parts = torch.view_as_real(rows.resolve_conj()) if rows.is_complex() else rows.unsqueeze(-1)
     sizes = torch.where(parts.isfinite(), parts.abs(), 0.0).sum((-2, -1))
     bound = (math.log2(max(rows.shape[-1], 1)) + 8) * info.eps * sizes + info.smallest_normal * info.eps
-    return _shaped(torch.where(sizes < info.max, bound, math.inf), x, dim, keepdim)
+    return references.shaped(torch.where(sizes < info.max, bound, math.inf), x, dim, keepdim)
 
 
 def _mean_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False, *, dtype=None):
@@ -121,7 +44,7 @@ def _mean_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False, 
     if bound is None:
         return None
     info = torch.finfo(compute_type(device, result_dtype))
-    count = math.prod(x.shape[d] for d in _reduced(x, dim))
+    count = math.prod(x.shape[d] for d in references.reduced_dims(x, dim))
     return bound / max(count, 1) + info.smallest_normal * info.eps
 
 
@@ -255,50 +178,19 @@ def _case(name: str, function: Callable, **rest) -> OpCase:
 
 REALS = FLOATS + INTEGERS + (torch.bool,)
 
+_extremum = {
+    "samples": calls.sweep, "few": calls.few, "errors": _extremum_errors, "dtypes": REALS, "grad_dtypes": FLOATS,
+}  # fmt: skip
 CASES = [
     _case(
-        "reduce_sum",
-        torch.sum,
-        reference=sum_reference,
-        samples=_sum_samples,
-        few=_sum_few,
-        errors=_sum_errors,
-        dtypes=tuple(d for d in ALL if d != torch.complex32),
-        cuda_dtypes=(torch.complex32,),
-        grad_dtypes=FLOATS + COMPLEX[1:],
+        "reduce_sum", torch.sum, reference=references.sum_reference, samples=_sum_samples, few=_sum_few, errors=_sum_errors,
+        dtypes=tuple(d for d in ALL if d != torch.complex32), cuda_dtypes=(torch.complex32,), grad_dtypes=FLOATS + COMPLEX[1:],
         bound=_sum_bound,
     ),
     _case(
-        "reduce_mean",
-        torch.mean,
-        reference=mean_reference,
-        samples=_mean_samples,
-        few=_mean_few,
-        errors=_mean_errors,
-        dtypes=FLOATS + COMPLEX[1:],
-        grad_dtypes=FLOATS + COMPLEX[1:],
-        bound=_mean_bound,
+        "reduce_mean", torch.mean, reference=references.mean_reference, samples=_mean_samples, few=_mean_few,
+        errors=_mean_errors, dtypes=FLOATS + COMPLEX[1:], grad_dtypes=FLOATS + COMPLEX[1:], bound=_mean_bound,
     ),
-    _case(
-        "reduce_max",
-        torch.amax,
-        reference=max_reference,
-        samples=calls.sweep,
-        few=calls.few,
-        errors=_extremum_errors,
-        dtypes=REALS,
-        grad_dtypes=FLOATS,
-        bound=_extremum_bound,
-    ),
-    _case(
-        "reduce_min",
-        torch.amin,
-        reference=min_reference,
-        samples=calls.sweep,
-        few=calls.few,
-        errors=_extremum_errors,
-        dtypes=REALS,
-        grad_dtypes=FLOATS,
-        bound=_extremum_bound,
-    ),
-]
+    _case("reduce_max", torch.amax, reference=references.max_reference, bound=_extremum_bound, **_extremum),
+    _case("reduce_min", torch.amin, reference=references.min_reference, bound=_extremum_bound, **_extremum),
+]  # fmt: skip

@@ -1,47 +1,21 @@
-"""Cases of cumsum: the reference, the error bound and the errors. The samples are in scan_samples.py."""
+"""Cases of cumsum: what stands for ATen, the error bound and the errors. The samples are in scan_samples.py."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import compute_type, wide
+from benchmarks.references.scan import reference, scanned
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
 from .samples import scan_samples as calls
-from .tensors import ALL, COMPLEX, FLOATS, Maker, compute_type, wide
+from .tensors import ALL, COMPLEX, FLOATS, Maker
 
-# ---------------------------------------------------------------- references
-
-
-def _scanned(x: torch.Tensor, dim: int, reverse: bool, exclusive: bool) -> torch.Tensor:
-    """The sums of `x` in its own dtype."""
-    if x.dim() == 0:
-        return torch.zeros_like(x) if exclusive else x.clone()
-    total = (x.flip(dim) if reverse else x).cumsum(dim, dtype=x.dtype)
-    if exclusive and x.shape[dim] > 0:
-        total = total.roll(1, dim)
-        total.narrow(dim, 0, 1).zero_()
-    return (total.flip(dim) if reverse else total).contiguous()
-
-
-def _scanned_in_more_bits(x: torch.Tensor, dim: int, reverse: bool, exclusive: bool) -> torch.Tensor:
-    """The sums of float64 or complex128 in numpy's longest type, rounded to the dtype of `x`."""
-    long = np.clongdouble if x.is_complex() else np.longdouble
-    values = x.detach().cpu().resolve_conj().resolve_neg().numpy().astype(long)
-    values = np.flip(values, dim) if reverse else values
-    with np.errstate(all="ignore"):
-        total = np.cumsum(values, dim, dtype=long)
-        if exclusive:
-            total = np.roll(total, 1, dim)
-            total[(slice(None),) * (dim % x.dim()) + (slice(0, 1),)] = 0
-        total = np.flip(total, dim) if reverse else total
-        return torch.from_numpy(
-            np.ascontiguousarray(total, values.dtype).astype(f"{long(0).dtype.kind}{x.itemsize}")
-        ).to(x.device)
+# ---------------------------------------------------------------- what stands for ATen, and bounds
 
 
 def aten(x, dim, *, dtype=None, reverse=False, exclusive=False, out=None):
@@ -55,7 +29,7 @@ def aten(x, dim, *, dtype=None, reverse=False, exclusive=False, out=None):
     if x.dim() and not exclusive:
         result = torch.cumsum(x.flip(dim), dim, dtype=target).flip(dim)
     else:
-        result = _scanned(x.to(target), dim, reverse, exclusive)
+        result = scanned(x.to(target), dim, reverse, exclusive)
     return result.contiguous() if out is None else torch.ops.aten.clone.out(result, out=out)
 
 
@@ -64,15 +38,6 @@ def aten_(x, dim, *, dtype=None, reverse=False, exclusive=False):
     if not reverse and not exclusive and not batched:
         return x.cumsum_(dim, dtype=dtype)
     return x.copy_(aten(x, dim, dtype=x.dtype, reverse=reverse, exclusive=exclusive))
-
-
-def reference(x, dim, *, dtype=None, reverse=False, exclusive=False) -> torch.Tensor:
-    if dtype is None:
-        dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.int64
-    values = wide(x, dtype)
-    is_long = values.dtype in (torch.float64, torch.complex128) and x.dtype == values.dtype
-    is_long = is_long and not x.is_meta and x.numel() <= 1 << 22  # numpy takes long beyond
-    return (_scanned_in_more_bits if is_long and x.dim() else _scanned)(values, dim, reverse, exclusive)
 
 
 def bound(device, result_dtype, reference, x, dim, *, dtype=None, reverse=False, exclusive=False):
@@ -86,7 +51,7 @@ def bound(device, result_dtype, reference, x, dim, *, dtype=None, reverse=False,
     info = torch.finfo(compute_type(device, result_dtype))
     values = wide(x, result_dtype)
     parts = torch.view_as_real(values.resolve_conj()).abs() if values.is_complex() else values.abs().unsqueeze(-1)
-    sizes = _scanned(torch.where(parts.isfinite(), parts, 0.0).sum(-1), dim, reverse, exclusive)
+    sizes = scanned(torch.where(parts.isfinite(), parts, 0.0).sum(-1), dim, reverse, exclusive)
     n = x.shape[dim] if x.dim() else 1
     terms = n if device == "cpu" else math.log2(max(n, 1))
     bound = (terms + 8) * info.eps * sizes + info.smallest_normal * info.eps

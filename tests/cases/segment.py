@@ -6,7 +6,7 @@ segment and an entry, whose derivatives PyTorch has.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import wide
 
-from . import ErrorCase, OpCase, OpInfoLink, Sample
-from .tensors import FLOATS, INTEGERS, LAYOUTS, Maker, resized, wide
+from . import ErrorCase, OpCase, OpInfoLink, Sample, exact, internal_case, workspace_of
+from .tensors import FLOATS, INTEGERS, LAYOUTS, Maker, resized, without_autocast
 
 OPS = torch.ops.gpuopt
 REDUCTIONS = ("sum", "mean", "max", "min", "prod")
@@ -79,11 +80,6 @@ def _in_layouts(make: Maker, device: str, build: Callable[[torch.Tensor, torch.T
 
 
 # ---------------------------------------------------------------- definitions
-
-
-def _without_autocast(like: torch.Tensor):
-    kind = like.device.type
-    return contextlib.nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)
 
 
 def _check(first: torch.Tensor, offsets: torch.Tensor, entries: int | None = None) -> None:
@@ -154,7 +150,7 @@ def _aten_reduce(data, offsets, reduce="sum", empty=None):
         if not limits.min <= empty <= limits.max or empty != int(empty):
             raise ValueError("a number of the dtype")
     _check(data, offsets)
-    with _without_autocast(data):
+    with without_autocast(data):
         return _reduced(data, offsets, reduce, empty)
 
 
@@ -268,10 +264,6 @@ def _reference_expand(rows, offsets, entries):
     return result
 
 
-def _exact(device, result_dtype, reference, *operands, **options):
-    """No error: values are only moved."""
-
-
 def _expand_samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     make = Maker(device, dtype)
     for name, offsets, entries in _segments(device):
@@ -337,7 +329,7 @@ def _aten_softmax(src, offsets):
     if src.dtype not in FLOATS:
         raise TypeError("floating-point")
     _check(src, offsets)
-    with _without_autocast(src):
+    with without_autocast(src):
         if src.shape[0] == 0 or len(offsets) == 1:
             return (src * 0).nan_to_num(0).clone(memory_format=torch.contiguous_format)
         members = _members(offsets, src.shape[0], src)
@@ -440,11 +432,6 @@ def _reduce_errors(device: str) -> Iterator[ErrorCase]:
 
 
 # ---------------------------------------------------------------- operators that derivatives and other operators call
-
-
-def _no_errors(device: str) -> Iterator[ErrorCase]:
-    """Callers check operands."""
-    return iter(())
 
 
 def _with_arg(data, offsets, reduce, empty=None):
@@ -608,117 +595,41 @@ def _few_groups(device: str, dtype: torch.dtype) -> Iterator[Sample]:
             yield sample
 
 
-def _memory(sample: Sample) -> int:
-    return 8 * sum(t.nbytes for t in sample.tensors) + 2**20
-
-
-# group_by has results that are numbers of entries: tests/rooms/segment has its tests under vmap and compilation.
-_internal = {"errors": _no_errors, "grad_dtypes": (), "internal": True}
+_shared = {"elementwise": False, "workspace": workspace_of(8)}
+_public = functools.partial(OpCase, grad_dtypes=FLOATS, saves_inputs=True, **_shared)
+_internal = functools.partial(internal_case, **_shared)
 CASES = [
-    OpCase(
-        name="segment_reduce",
-        op=torch_ops.segment_reduce,
-        overload=OPS.segment_reduce.default,
-        aten=_aten_reduce,
-        reference=_reference_reduce,
-        samples=_reduce_samples,
-        few=_reduce_few,
-        errors=_reduce_errors,
-        dtypes=FLOATS + INTEGERS,
-        grad_dtypes=FLOATS,
-        bound=_reduce_bound,
-        elementwise=False,
-        saves_inputs=True,
-        opinfo=(OpInfoLink("_segment_reduce.offsets", _as_segments, at_least=5),),
-        workspace=_memory,
+    _public(
+        name="segment_reduce", op=torch_ops.segment_reduce, overload=OPS.segment_reduce.default, aten=_aten_reduce,
+        reference=_reference_reduce, samples=_reduce_samples, few=_reduce_few, errors=_reduce_errors, dtypes=FLOATS + INTEGERS,
+        bound=_reduce_bound, opinfo=(OpInfoLink("_segment_reduce.offsets", _as_segments, at_least=5),),
     ),
-    OpCase(
-        name="segment_expand",
-        op=torch_ops.segment_expand,
-        overload=OPS.segment_expand.default,
-        aten=_aten_expand,
-        reference=_reference_expand,
-        samples=_expand_samples,
-        few=_expand_few,
-        errors=_errors("rows", (6,)),
-        dtypes=FLOATS + INTEGERS + (torch.bool,),
-        grad_dtypes=FLOATS,
-        bound=_exact,
-        saves_inputs=True,
-        workspace=_memory,
+    _public(
+        name="segment_expand", op=torch_ops.segment_expand, overload=OPS.segment_expand.default, aten=_aten_expand,
+        reference=_reference_expand, samples=_expand_samples, few=_expand_few, errors=_errors("rows", (6,)),
+        dtypes=FLOATS + INTEGERS + (torch.bool,), bound=exact, elementwise=True,
     ),
-    OpCase(
-        name="segment_softmax",
-        op=torch_ops.segment_softmax,
-        overload=OPS.segment_softmax.default,
-        aten=_aten_softmax,
-        reference=_reference_softmax,
-        samples=_softmax_samples,
-        few=_softmax_few,
-        errors=_errors("src", ()),
-        dtypes=FLOATS,
-        grad_dtypes=FLOATS,
-        bound=_softmax_bound,
-        elementwise=False,
-        approximates=8,
-        saves_inputs=True,
-        cancels=8,
-        workspace=_memory,
+    _public(
+        name="segment_softmax", op=torch_ops.segment_softmax, overload=OPS.segment_softmax.default, aten=_aten_softmax,
+        reference=_reference_softmax, samples=_softmax_samples, few=_softmax_few, errors=_errors("src", ()), dtypes=FLOATS,
+        bound=_softmax_bound, approximates=8, cancels=8,
     ),
-    OpCase(
-        name="_segment_reduce_arg",
-        op=_with_arg,
-        overload=OPS._segment_reduce_arg.default,
-        aten=_aten_with_arg,
-        reference=_reference_with_arg,
-        samples=_arg_samples,
-        few=_few_args,
-        dtypes=FLOATS + INTEGERS,
-        bound=_exact,
-        elementwise=False,
-        workspace=_memory,
-        **_internal,
+    _internal(
+        name="_segment_reduce_arg", op=_with_arg, overload=OPS._segment_reduce_arg.default, aten=_aten_with_arg,
+        reference=_reference_with_arg, samples=_arg_samples, few=_few_args, dtypes=FLOATS + INTEGERS, bound=exact,
     ),
-    OpCase(
-        name="_segment_select",
-        op=lambda rows, arg, offsets, entries: OPS._segment_select(rows, arg, offsets, entries),
-        overload=OPS._segment_select.default,
-        aten=_aten_select,
-        reference=_reference_select,
-        samples=_select_samples,
-        few=_few_selects,
-        dtypes=FLOATS + INTEGERS,
-        bound=_exact,
-        elementwise=False,
-        workspace=_memory,
-        **_internal,
+    _internal(
+        name="_segment_select", op=OPS._segment_select.default, overload=OPS._segment_select.default, aten=_aten_select,
+        reference=_reference_select, samples=_select_samples, few=_few_selects, dtypes=FLOATS + INTEGERS, bound=exact,
     ),
-    OpCase(
-        name="_segment_softmax_backward",
-        op=lambda grad, result, offsets: OPS._segment_softmax_backward(grad, result, offsets),
-        overload=OPS._segment_softmax_backward.default,
-        aten=_aten_softmax_grad,
-        reference=_reference_softmax_grad,
-        samples=_softmax_grads(_softmax_samples),
-        few=_softmax_grads(_softmax_few),
-        dtypes=FLOATS,
-        bound=_softmax_grad_bound,
-        elementwise=False,
-        workspace=_memory,
-        **_internal,
+    _internal(
+        name="_segment_softmax_backward", op=OPS._segment_softmax_backward.default, overload=OPS._segment_softmax_backward.default,
+        aten=_aten_softmax_grad, reference=_reference_softmax_grad, samples=_softmax_grads(_softmax_samples),
+        few=_softmax_grads(_softmax_few), dtypes=FLOATS, bound=_softmax_grad_bound,
     ),
-    OpCase(
-        name="group_by",
-        op=_grouped,
-        overload=OPS.group_by.default,
-        aten=_aten_group,
-        reference=_reference_group,
-        samples=_group_samples,
-        few=_few_groups,
-        dtypes=(torch.int32, torch.int64),
-        bound=_exact,
-        elementwise=False,
-        workspace=_memory,
-        **_internal,
+    # Its results are numbers of entries: tests/rooms/segment has its tests under vmap and compilation.
+    _internal(
+        name="group_by", op=_grouped, overload=OPS.group_by.default, aten=_aten_group, reference=_reference_group,
+        samples=_group_samples, few=_few_groups, dtypes=(torch.int32, torch.int64), bound=exact,
     ),
-]
+]  # fmt: skip

@@ -6,17 +6,16 @@ has nothing in common with the loop over positions that the library has for CPU 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 import torch
 
 import torch_ops
 
-from . import ErrorCase, OpCase
+from . import ErrorCase, OpCase, workspace_of
 from .recurrence import doubled
 from .samples import selective_scan_samples as calls
-from .tensors import FLOATS, Maker
+from .tensors import FLOATS, Maker, without_autocast
 
 OPS = torch.ops.gpuopt
 
@@ -145,11 +144,6 @@ def update_bound(
 # ---------------------------------------------------------------- the operators as functions of one result
 
 
-def _without_autocast(like: torch.Tensor):
-    kind = like.device.type
-    return contextlib.nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)
-
-
 def _check(*tensors) -> None:
     """The exceptions that the library documents. A message is not compared."""
     if any(x is not None and x.dtype not in FLOATS for x in tensors):
@@ -179,14 +173,14 @@ def aten(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=Fals
     fits &= all(x is None or x.shape == (dim,) for x in (D, delta_bias)) and (z is None or z.shape == u.shape)
     if not fits:
         raise RuntimeError("the documented shapes")
-    with _without_autocast(u):
+    with without_autocast(u):
         return scanned(*_in(_compute(u, delta, z), (u, delta, A, B, C, D, z, delta_bias)), delta_softplus).to(u.dtype)
 
 
 def _scan(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=False) -> torch.Tensor:
     """selective_scan as a function of one result: the output, followed by the last state in the output's dtype."""
     out, last = torch_ops.selective_scan(u, delta, A, B, C, D, z, delta_bias, delta_softplus, return_last_state=True)
-    with _without_autocast(u):
+    with without_autocast(u):
         return torch.cat([out, last.to(out.dtype)], -1)
 
 
@@ -203,7 +197,7 @@ def _aten_update(state, x, dt, A, B, C, D=None, z=None, dt_bias=None, dt_softplu
     fits &= all(p is None or p.shape == A.shape[:-1] for p in (D, dt_bias)) and (z is None or z.shape == x.shape)
     if not fits:
         raise RuntimeError("the documented shapes")
-    with _without_autocast(state):
+    with without_autocast(state):
         result = _updated(*_in(_compute(state, x), (state, x, dt, A, B, C, D, z, dt_bias)), dt_softplus)
         return torch.cat([result[..., :1].to(x.dtype), result[..., 1:].to(state.dtype)], -1)
 
@@ -212,7 +206,7 @@ def _step(state, x, dt, A, B, C, D=None, z=None, dt_bias=None, dt_softplus=False
     """selective_scan_update as a function of one result: the output, followed by the new state."""
     given = (state, x, dt, A, B, C, D, z, dt_bias)
     state, x, dt, A, B, C, D, z, dt_bias = (t.detach() if isinstance(t, torch.Tensor) else t for t in given)
-    with _without_autocast(state):
+    with without_autocast(state):
         mine = state.clone()
         others = [t for t in (x, dt, A, B, C, D, z, dt_bias) if t is not None and t.device == state.device]
         if state.dim() > 2 and state.is_floating_point():
@@ -221,7 +215,7 @@ def _step(state, x, dt, A, B, C, D=None, z=None, dt_bias=None, dt_softplus=False
             nothing = [t.flatten()[:0].real.to(state.dtype).expand(*state.shape[:-1], 0) for t in others]
             mine = torch.cat([state, *nothing], -1)
     out = torch_ops.selective_scan_update(mine, x, dt, A, B, C, D, z, dt_bias, dt_softplus)
-    with _without_autocast(state):
+    with without_autocast(state):
         return torch.cat([out[..., None], mine], -1)
 
 
@@ -267,43 +261,17 @@ def _update_errors(device) -> Iterator[ErrorCase]:
     yield from _refusals(names, given, "state", shapes)
 
 
+_shared = {"dtypes": FLOATS, "elementwise": False, "as_accurate": False, "approximates": 8}
 CASES = [
+    # The result's two parts are put together, and operands that a kernel can't read are copied.
     OpCase(
-        name="selective_scan",
-        op=_scan,
-        overload=OPS.selective_scan.default,
-        aten=aten,
-        reference=reference,
-        samples=calls.samples,
-        few=calls.few,
-        errors=_errors,
-        dtypes=FLOATS,
-        grad_dtypes=FLOATS,
-        bound=bound,
-        elementwise=False,
-        as_accurate=False,
-        approximates=8,
-        saves_inputs=True,
-        cancels=8,
-        # The result's two parts are put together, and operands that a kernel can't read are copied.
-        workspace=lambda sample: 4 * sum(t.nbytes for t in sample.tensors) + 2**20,
+        name="selective_scan", op=_scan, overload=OPS.selective_scan.default, aten=aten, reference=reference,
+        samples=calls.samples, few=calls.few, errors=_errors, grad_dtypes=FLOATS, bound=bound, saves_inputs=True, cancels=8,
+        workspace=workspace_of(4), **_shared,
     ),
     OpCase(
-        name="selective_scan_update",
-        op=_step,
-        overload=OPS.selective_scan_update.default,
-        aten=_aten_update,
-        reference=update_reference,
-        samples=calls.update_samples,
-        few=calls.update_few,
-        errors=_update_errors,
-        dtypes=FLOATS,
-        grad_dtypes=(),
-        bound=update_bound,
-        elementwise=False,
-        as_accurate=False,
-        approximates=8,
-        writes=("state",),
-        workspace=lambda sample: 4 * sum(t.nbytes for t in sample.tensors),
+        name="selective_scan_update", op=_step, overload=OPS.selective_scan_update.default, aten=_aten_update,
+        reference=update_reference, samples=calls.update_samples, few=calls.update_few, errors=_update_errors, grad_dtypes=(),
+        bound=update_bound, writes=("state",), workspace=workspace_of(4, 0), **_shared,
     ),
-]
+]  # fmt: skip

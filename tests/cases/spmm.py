@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import torch
 
-from . import ErrorCase, OpCase, Sample
+from . import ErrorCase, OpCase, Sample, exact, internal_case, workspace_of
 from .samples import spmm_samples as calls
-from .tensors import FLOATS, Maker, finite_sizes
+from .tensors import FLOATS, Maker, finite_sizes, without_autocast
 
 OPS = torch.ops.gpuopt
 
@@ -115,10 +115,6 @@ def _lowered(*tensors):
     return [t.to(low) if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors]
 
 
-def _without_autocast(like: torch.Tensor):
-    return torch.autocast("cpu" if like.device.type == "meta" else like.device.type, enabled=False)
-
-
 def _refuse(operands, matrix: dict, rows: int | None, columns: int, entries: int | None) -> None:
     """The exceptions that the library documents. A message is not compared."""
     first, others = operands[0], [t for t in operands[1:] if t is not None]
@@ -171,7 +167,7 @@ def aten(dense, value=None, *, ptr, index=None, entry=None, reduce="sum", **tran
         raise RuntimeError("other heads")
     _refuse((dense, value), dict(ptr=ptr, index=index, entry=entry, **transpose), None, dense.shape[row_dim],
             None if value is None else value.shape[0])  # fmt: skip
-    with _without_autocast(dense):
+    with without_autocast(dense):
         compute = torch.float64 if dense.dtype == torch.float64 else torch.float32
         number, place, valid = _padded(ptr, entry)
         sizes = [*dense.shape]
@@ -203,7 +199,7 @@ def _aten_sddmm(a, b, *, ptr, index=None, entry=None, heads=False, **transpose):
     if not a.dim() == b.dim() == (3 if heads else 2) or a.shape[1:] != b.shape[1:]:
         raise RuntimeError("other dimensions")
     _refuse((a, b), dict(ptr=ptr, index=index, entry=entry, **transpose), a.shape[0], b.shape[0], None)
-    with _without_autocast(a):
+    with without_autocast(a):
         compute = torch.float64 if a.dtype == torch.float64 else torch.float32
         rows = torch.arange(ptr.shape[0] - 1, device=ptr.device).repeat_interleave(ptr.detach().diff().long())
         right = b.to(compute)
@@ -313,11 +309,6 @@ def _sddmm_errors(device: str) -> Iterator[ErrorCase]:
 
 
 # ---------------------------------------------------------------- operators that only nodes call
-
-
-def _no_errors(device: str) -> Iterator[ErrorCase]:
-    """Callers check operands."""
-    return iter(())
 
 
 def _exact(device, result_dtype, reference, *operands, **kwargs):
@@ -455,102 +446,40 @@ def _transpose_reference(ptr, index, columns):
     return torch.tensor(found, dtype=torch.int64, device=ptr.device)
 
 
-def _memory(sample: Sample) -> int:
-    """Operands that a kernel can't read are copied. Long rows need a result for each of their pieces."""
-    return 8 * sum(t.nbytes for t in sample.tensors) + 2**20
-
-
-_internal = {"errors": _no_errors, "grad_dtypes": (), "internal": True, "elementwise": False, "workspace": _memory}
+# Operands that a kernel can't read are copied. Long rows need a result for each of their pieces.
+_shared = {"elementwise": False, "workspace": workspace_of(8)}
+_public = functools.partial(OpCase, dtypes=FLOATS, grad_dtypes=FLOATS, saves_inputs=True, cancels=4, **_shared)
+_internal = functools.partial(internal_case, **_shared)
+_spmm_calls = {"arguments": _spmm_call, "dtypes": FLOATS}
 CASES = [
-    OpCase(
-        name="spmm",
-        op=_spmm,
-        overload=OPS.spmm.default,
-        arguments=_spmm_call,
-        aten=aten,
-        reference=reference,
-        samples=calls.spmm_samples,
-        few=calls.spmm_few,
-        errors=_spmm_errors,
-        dtypes=FLOATS,
-        grad_dtypes=FLOATS,
-        bound=bound,
-        elementwise=False,
-        saves_inputs=True,
-        cancels=4,
-        workspace=_memory,
+    _public(
+        name="spmm", op=_spmm, overload=OPS.spmm.default, arguments=_spmm_call, aten=aten, reference=reference,
+        samples=calls.spmm_samples, few=calls.spmm_few, errors=_spmm_errors, bound=bound,
     ),
-    OpCase(
-        name="sddmm",
-        op=_sddmm,
-        overload=OPS.sddmm.default,
-        arguments=_sddmm_call,
-        aten=_aten_sddmm,
-        reference=_sddmm_reference,
-        samples=calls.sddmm_samples,
-        few=calls.sddmm_few,
-        errors=_sddmm_errors,
-        dtypes=FLOATS,
-        grad_dtypes=FLOATS,
-        bound=_sddmm_bound,
-        elementwise=False,
-        saves_inputs=True,
-        cancels=4,
-        workspace=_memory,
+    _public(
+        name="sddmm", op=_sddmm, overload=OPS.sddmm.default, arguments=_sddmm_call, aten=_aten_sddmm, reference=_sddmm_reference,
+        samples=calls.sddmm_samples, few=calls.sddmm_few, errors=_sddmm_errors, bound=_sddmm_bound,
     ),
-    OpCase(
-        name="_spmm_arg",
-        op=_spmm_arg,
-        overload=OPS._spmm_arg.default,
-        arguments=_spmm_call,
-        aten=_rounded(_arg_reference),
-        reference=_arg_reference,
-        samples=functools.partial(_integers, calls.spmm_samples),
-        few=functools.partial(_integers, calls.spmm_few),
-        dtypes=FLOATS,
-        bound=_exact,
-        **_internal,
+    _internal(
+        name="_spmm_arg", op=_spmm_arg, overload=OPS._spmm_arg.default, aten=_rounded(_arg_reference), reference=_arg_reference,
+        samples=functools.partial(_integers, calls.spmm_samples), few=functools.partial(_integers, calls.spmm_few),
+        bound=_exact, **_spmm_calls,
     ),
-    OpCase(
-        name="_spmm_wide",
-        op=_spmm_wide,
-        overload=OPS._spmm_wide.default,
-        arguments=_spmm_call,
-        aten=lambda dense, *operands, **rest: (
-            reference(dense, *operands, **rest).to(_wide_of(dense.dtype)).contiguous()
-        ),
-        reference=reference,
-        samples=functools.partial(_sums, calls.spmm_samples),
-        few=functools.partial(_sums, calls.spmm_few),
-        dtypes=FLOATS,
-        bound=bound,
-        as_accurate=False,
-        **_internal,
+    _internal(
+        name="_spmm_wide", op=_spmm_wide, overload=OPS._spmm_wide.default, reference=reference,
+        aten=lambda dense, *operands, **rest: reference(dense, *operands, **rest).to(_wide_of(dense.dtype)).contiguous(),
+        samples=functools.partial(_sums, calls.spmm_samples), few=functools.partial(_sums, calls.spmm_few), bound=bound,
+        as_accurate=False, **_spmm_calls,
     ),
-    OpCase(
-        name="_spmm_selected",
-        op=_spmm_selected,
-        overload=OPS._spmm_selected.default,
-        arguments=_spmm_call,
-        aten=_rounded(_selected_reference),
-        reference=_selected_reference,
-        samples=functools.partial(_selected_samples, calls.spmm_samples),
-        few=functools.partial(_selected_samples, calls.spmm_few),
-        dtypes=FLOATS,
-        bound=_selected_bound,
-        as_accurate=False,
-        **_internal,
+    _internal(
+        name="_spmm_selected", op=_spmm_selected, overload=OPS._spmm_selected.default, aten=_rounded(_selected_reference),
+        reference=_selected_reference, samples=functools.partial(_selected_samples, calls.spmm_samples),
+        few=functools.partial(_selected_samples, calls.spmm_few), bound=_selected_bound, as_accurate=False, **_spmm_calls,
     ),
-    OpCase(
-        name="_transpose",
-        op=_transpose,
-        overload=OPS._transpose.default,
-        aten=lambda ptr, index, columns: _transpose_reference(ptr, index, columns).to(ptr.dtype),
-        reference=_transpose_reference,
+    _internal(
+        name="_transpose", op=_transpose, overload=OPS._transpose.default,
+        aten=lambda ptr, index, columns: _transpose_reference(ptr, index, columns).to(ptr.dtype), reference=_transpose_reference,
         samples=functools.partial(_transposed_samples, calls.spmm_samples),
-        few=functools.partial(_transposed_samples, calls.spmm_few),
-        dtypes=(torch.int32, torch.int64),
-        bound=lambda device, dtype, reference, *arguments: None,
-        **_internal,
+        few=functools.partial(_transposed_samples, calls.spmm_few), dtypes=(torch.int32, torch.int64), bound=exact,
     ),
-]
+]  # fmt: skip

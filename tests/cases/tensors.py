@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 
@@ -16,25 +17,9 @@ INTEGERS = SIGNED + UNSIGNED
 ALL = FLOATS + COMPLEX + INTEGERS + (torch.bool,)
 
 
-def real_of(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of a complex dtype's components. Other dtypes are returned unchanged."""
-    return dtype.to_real() if dtype.is_complex else dtype
-
-
-def compute_type(device: str, dtype: torch.dtype) -> torch.dtype:
-    """The real dtype in which a floating-point or complex `dtype` is computed. On the CPU ATen computes, and may round fp16 and
-    bf16 after every operation."""
-    real = real_of(dtype)
-    return torch.float32 if device != "cpu" and real in (torch.float16, torch.bfloat16) else real
-
-
-def wide(x, dtype: torch.dtype) -> torch.Tensor:
-    """An operand (tensor or number), first converted to `dtype` as the operator does, then to the dtype in which references
-    compute."""
-    widest = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
-    if dtype == torch.bool:
-        widest = torch.bool
-    return x.to(dtype).to(widest) if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=widest)
+def without_autocast(like: torch.Tensor) -> contextlib.AbstractContextManager:
+    kind = like.device.type
+    return contextlib.nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)
 
 
 def finite_sizes(t: torch.Tensor) -> torch.Tensor:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import wide
 
 from . import ErrorCase, OpCase, Sample
-from .tensors import ALL, BAREBONES_UNSIGNED, COMPLEX, FLOATS, LAYOUTS, Maker, wide
+from .tensors import ALL, BAREBONES_UNSIGNED, COMPLEX, FLOATS, LAYOUTS, Maker
 
 # Sizes around whole vectors and tiles, on the paths for tiles (both sizes at least 64), for strips and for other matrices.
 SHAPES = [

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import torch
 
-from . import ErrorCase, OpCase, Sample
+from . import OpCase, Sample, exact, internal_case, workspace_of
 from .tensors import LAYOUTS
 
 OPS = torch.ops.gpuopt
@@ -176,34 +176,10 @@ def _few_of(samples):
     return few
 
 
-def _bound(device, result_dtype, reference, *args, **kwargs):
-    """No error: counts are exact."""
-
-
-def _no_errors(device: str) -> Iterator[ErrorCase]:
-    yield from ()
-
-
-def _memory(sample: Sample) -> int:
-    return 16 * sum(t.nbytes for t in sample.tensors) + 2**22
-
-
 def _case(name, op, overload, aten, reference, samples, dtypes=(torch.int32, torch.int64)) -> OpCase:
-    return OpCase(
-        name=name,
-        op=op,
-        overload=overload,
-        aten=aten,
-        reference=reference,
-        samples=samples,
-        few=_few_of(samples),
-        errors=_no_errors,
-        dtypes=dtypes,
-        grad_dtypes=(),
-        bound=_bound,
-        elementwise=False,
-        workspace=_memory,
-        internal=True,
+    shared = {"few": _few_of(samples), "bound": exact, "elementwise": False, "workspace": workspace_of(16, 2**22)}
+    return internal_case(
+        name=name, op=op, overload=overload, aten=aten, reference=reference, samples=samples, dtypes=dtypes, **shared
     )
 
 

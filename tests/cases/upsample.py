@@ -1,4 +1,4 @@
-"""Cases of nearest-neighbour upsampling, forward and backward: index arithmetic, references, error bounds and errors.
+"""Cases of nearest-neighbour upsampling, forward and backward: error bounds and errors.
 
 The samples are the calls in upsample_samples.py.
 """
@@ -12,108 +12,12 @@ from collections.abc import Callable, Iterator
 import torch
 
 import torch_ops
+from benchmarks.references import upsample as references
+from benchmarks.references.dtypes import compute_type, wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample
 from .samples import upsample_samples as calls
-from .tensors import FLOATS, LAYOUTS, Maker, compute_type, wide
-
-# ---------------------------------------------------------------- which pixel is copied
-
-
-def _by_formula(n_in: int, n_out: int, scale: float | None, exact: bool, dtype: torch.dtype) -> torch.Tensor:
-    """The source of each output pixel o: floor(o step), or in mode 'nearest-exact' floor((o + 0.5) step), computed in `dtype`."""
-    if scale is not None and scale > 0:
-        step = torch.tensor(1.0 / scale, dtype=torch.float64).to(dtype)
-    else:
-        step = torch.tensor(n_in, dtype=dtype) / torch.tensor(n_out, dtype=dtype)
-    position = (torch.arange(n_out).to(dtype) + (0.5 if exact else 0.0)) * step
-    # With an infinite step, pixel 0 gives NaN, which CUDA converts to 0.
-    return position.float().double().floor().nan_to_num(nan=0.0).clamp(max=n_in - 1).long()
-
-
-def source_index(n_in: int, n_out: int, scale: float | None, exact: bool, device: str) -> torch.Tensor:
-    """The input pixel of each output pixel along one axis.
-
-    If the sizes are equal, every pixel is its own source, whatever the scale. ATen's CPU kernels (device 'cpu') do this in mode
-    'nearest' only. In that mode they also recognise a factor of 2 from the sizes.
-    """
-    if n_in == n_out and not (exact and device == "cpu"):
-        return torch.arange(n_out)
-    if n_out == 2 * n_in and not exact and device == "cpu":
-        return torch.arange(n_out) // 2
-    return _by_formula(n_in, n_out, scale, exact, torch.float32)
-
-
-def same_in_every_kernel(n_in: int, n_out: int, scale: float | None, exact: bool) -> bool:
-    """Whether ATen's CUDA kernel and all its CPU kernels copy the same pixels.
-
-    One CPU kernel, used for large contiguous images, only applies the formula, and for float64 images applies it in float64.
-    """
-    axis = n_in, n_out, scale, exact
-    first = source_index(*axis, "cuda")
-    others = source_index(*axis, "cpu"), *(_by_formula(*axis, dtype) for dtype in (torch.float32, torch.float64))
-    return all(torch.equal(first, other) for other in others)
-
-
-def aten_cuda_windows_agree(n_in: int, n_out: int, scale: float | None, exact: bool) -> bool:
-    """Whether ATen's CUDA backward adds up, along one axis, exactly the output pixels that are copies of each input pixel i.
-
-    It adds the output pixels from ceil(i s) to ceil((i + 1) s), and in mode 'nearest-exact' from ceil(i s - 0.5). Here s is the
-    scale or n_out / n_in, in float32.
-    """
-    if scale is not None and scale > 0:
-        step = torch.tensor(scale, dtype=torch.float64).float()
-    else:
-        step = torch.tensor(n_out).float() / torch.tensor(n_in).float()
-    # Product and difference are rounded once, because nvcc contracts them to one instruction.
-    borders = (torch.arange(n_in + 1).double() * step.double() - (0.5 if exact else 0.0)).float()
-    borders = borders.double().ceil().clamp(max=n_out).long()
-    if (borders.diff() < 0).any():
-        return False
-    windows = torch.repeat_interleave(torch.arange(n_in), borders.diff())
-    whole = int(borders[0]) == 0 and int(borders[-1]) == n_out
-    return whole and torch.equal(windows, source_index(n_in, n_out, scale, exact, "cuda"))
-
-
-def axes_of(input_size, output_size, scales) -> list[tuple]:
-    """(input size, output size, scale) of the height and of the width."""
-    return list(zip(input_size[2:], output_size, scales, strict=True))
-
-
-def _indices(device: str, exact: bool, axes: list[tuple]) -> list[torch.Tensor]:
-    return [source_index(*axis, exact, device).to(device) for axis in axes]
-
-
-# ---------------------------------------------------------------- references
-
-
-def forward_reference(exact: bool, x, output_size, scales_h=None, scales_w=None) -> torch.Tensor:
-    rows, columns = _indices(x.device.type, exact, axes_of(x.shape, output_size, (scales_h, scales_w)))
-    return wide(x, x.dtype).index_select(2, rows).index_select(3, columns)
-
-
-def vec_reference(exact: bool, x, output_size=None, scale_factors=None) -> torch.Tensor:
-    if output_size is None:
-        output_size = [int(n * s) for n, s in zip(x.shape[2:], scale_factors, strict=True)]
-    return forward_reference(exact, x, output_size, *(scale_factors or (None, None)))
-
-
-def _scattered(grad: torch.Tensor, input_size, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    """Adds every output pixel's gradient to the gradient of its source pixel."""
-    *images, height, width = input_size
-    sums = grad.new_zeros(*images, height, grad.shape[3]).index_add(2, rows, grad)
-    return grad.new_zeros(*images, height, width).index_add(3, columns, sums)
-
-
-def backward_reference(exact: bool, grad, output_size, input_size, scales_h=None, scales_w=None) -> torch.Tensor:
-    indices = _indices(grad.device.type, exact, axes_of(input_size, output_size, (scales_h, scales_w)))
-    return _scattered(wide(grad, grad.dtype), input_size, *indices)
-
-
-def reference(op: str) -> Callable:
-    """The float64 reference of an operator: 'upsample_nearest2d', 'upsample_nearest_exact2d_backward' and so on."""
-    return {c.name: c.reference for c in CASES}[op]
-
+from .tensors import FLOATS, LAYOUTS, Maker
 
 # ---------------------------------------------------------------- error bounds
 
@@ -134,11 +38,13 @@ def _backward_bound(
     if not result_dtype.is_floating_point:
         return None
     info = torch.finfo(compute_type(device, result_dtype))
-    indices = _indices(grad.device.type, exact, axes_of(input_size, output_size, (scales_h, scales_w)))
+    indices = references.indices_of(
+        grad.device.type, exact, references.axes_of(input_size, output_size, (scales_h, scales_w))
+    )
     rows, columns = (torch.bincount(i, minlength=n) for i, n in zip(indices, input_size[2:], strict=True))
     count = (rows[:, None] * columns).double().clamp(min=1)
     values = wide(grad, grad.dtype)
-    sizes = _scattered(torch.where(values.isfinite(), values.abs(), 0.0), input_size, *indices)
+    sizes = references.scattered(torch.where(values.isfinite(), values.abs(), 0.0), input_size, *indices)
     bound = torch.minimum((count - 1) / 2, count.log2() + 8) * info.eps * sizes
     return torch.where(sizes < info.max, bound, math.inf)
 
@@ -175,8 +81,8 @@ def _sweep(build: Callable, exact: bool, device: str, dtype: torch.dtype) -> Ite
     compares them with the CPU's reference. tests/rooms/upsample/test_use.py has the others."""
     make = Maker(device, dtype)
     for call in calls.sweep():
-        axes = axes_of(call.input_size, call.output_size, call.scales)
-        if device == "cpu" and not all(same_in_every_kernel(*axis, exact) for axis in axes):
+        axes = references.axes_of(call.input_size, call.output_size, call.scales)
+        if device == "cpu" and not all(references.same_in_every_kernel(*axis, exact) for axis in axes):
             continue
         sample = _built(build, call, make)
         if sample is not None:
@@ -309,12 +215,20 @@ def _adjoint_on_cuda(aten: Callable, exact: bool) -> Callable:
     def backward(grad_output, output_size, input_size, scales_h=None, scales_w=None):
         result = aten(grad_output, output_size, input_size, scales_h, scales_w)
         traced = torch.compiler.is_compiling()  # compiled calls are ones on which the two agree
-        axes = axes_of(input_size, output_size, (scales_h, scales_w)) if grad_output.is_cuda and not traced else []
-        if all(n == out for n, out, _ in axes) or all(aten_cuda_windows_agree(*axis, exact) for axis in axes):
+        axes = (
+            references.axes_of(input_size, output_size, (scales_h, scales_w))
+            if grad_output.is_cuda and not traced
+            else []
+        )
+        if all(n == out for n, out, _ in axes) or all(
+            references.aten_cuda_windows_agree(*axis, exact) for axis in axes
+        ):
             return result
         dtype = grad_output.dtype
         values = grad_output.to(compute_type("cuda", dtype) if dtype.is_floating_point else torch.int64)
-        return torch.empty_like(result).copy_(_scattered(values, input_size, *_indices("cuda", exact, axes)))
+        return torch.empty_like(result).copy_(
+            references.scattered(values, input_size, *references.indices_of("cuda", exact, axes))
+        )
 
     return backward
 
@@ -339,7 +253,7 @@ def _cases(exact: bool) -> Iterator[OpCase]:
         op=packet.default,
         overload=packet.default,
         aten=aten.default,
-        reference=functools.partial(forward_reference, exact),
+        reference=functools.partial(references.forward, exact),
         samples=functools.partial(_forward_samples, _plain, exact),
         few=functools.partial(_few, _plain, exact),
         errors=_plain_errors,
@@ -350,7 +264,7 @@ def _cases(exact: bool) -> Iterator[OpCase]:
         op=getattr(torch_ops, name),
         overload=packet.vec,
         aten=aten.vec,
-        reference=functools.partial(vec_reference, exact),
+        reference=functools.partial(references.forward_vec, exact),
         samples=functools.partial(_forward_samples, _vec, exact),
         few=functools.partial(_few, _vec, exact),
         errors=_vec_errors,
@@ -362,7 +276,7 @@ def _cases(exact: bool) -> Iterator[OpCase]:
         op=getattr(torch_ops, f"{name}_backward"),
         overload=backward.default,
         aten=_adjoint_on_cuda(aten_backward.default, exact),
-        reference=functools.partial(backward_reference, exact),
+        reference=functools.partial(references.backward, exact),
         samples=functools.partial(_backward_samples, exact),
         few=functools.partial(_few, _backward, exact),
         errors=_backward_errors,

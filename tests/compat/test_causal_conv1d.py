@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import subprocess
 import sys
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 import torch_ops
-from tools import words
 from torch_ops.compat.causal_conv1d import causal_conv1d_fn, causal_conv1d_update, causal_conv1d_varlen_states
 from torch_ops.compat.causal_conv1d_functions import (
     causal_conv1d_bwd_function,
@@ -22,6 +20,7 @@ from torch_ops.compat.causal_conv1d_functions import (
 
 from ..support.compare import raised_by
 from ..support.params import each_device
+from ..support.runtime import run_python
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 PADDED = [[0, 0, 0, 1, 1, 2, 2, 2, 2], [-1, 5, 5, 5, 3, 5, 5, -1, -1], [-1] * 9]
@@ -430,14 +429,8 @@ def test_functions_without_a_graph(has_states, has_bias):
 # ---------------------------------------------------------------- install
 
 
-def _run(code: str, **files: str) -> None:
-    """Runs code in a process of its own, because imports change its state."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=words.ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_install_makes_the_package_importable():
-    _run("""
+    run_python("""
 import importlib, importlib.metadata, importlib.util, sys
 import torch, torch_ops
 from torch_ops import compat
@@ -494,7 +487,7 @@ def test_an_installed_package_is_hidden_only_by_force(tmp_path):
     (tmp_path / "causal_conv1d").mkdir()
     (tmp_path / "causal_conv1d/__init__.py").write_text("__version__ = 'real'\nfrom causal_conv1d.part import name\n")
     (tmp_path / "causal_conv1d/part.py").write_text("name = 1\n")
-    _run(f"""
+    run_python(f"""
 import sys
 from torch_ops import compat
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch.nn import functional
 
-from tools import words
 from torch_ops.compat.mamba_ssm import mamba_inner_fn, selective_scan_fn, selective_state_update
 
 from ..cases.samples import selective_scan_samples as calls
@@ -19,6 +16,7 @@ from ..cases.selective_scan import reference
 from ..cases.tensors import Maker
 from ..support.compare import raised_by
 from ..support.params import each_device
+from ..support.runtime import run_python
 
 EVERYTHING = (True,) * 4
 
@@ -317,14 +315,8 @@ def test_layer_is_compiled_without_a_break():
 # ---------------------------------------------------------------- install
 
 
-def _run(code: str) -> None:
-    """Runs code in a process of its own, because imports change its state."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=words.ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_install_makes_the_package_importable():
-    _run("""
+    run_python("""
 import importlib.metadata, importlib.util, sys
 import torch_ops
 from torch_ops import compat
@@ -366,7 +358,7 @@ assert importlib.util.find_spec("mamba_ssm") is None
 def test_what_a_drop_in_lacks(code, name):
     """The message says what the drop-in has instead."""
     package = name.partition(".")[0]
-    _run(f"""
+    run_python(f"""
 from torch_ops import compat
 
 compat.install()
@@ -384,7 +376,7 @@ assert not hasattr({package}, "Mamba")
 def test_a_package_that_is_installed_later_says_itself_what_it_lacks(tmp_path):
     (tmp_path / "mamba_ssm").mkdir()
     (tmp_path / "mamba_ssm/__init__.py").touch()
-    _run(f"""
+    run_python(f"""
 import sys
 from torch_ops import compat
 
@@ -409,7 +401,7 @@ def test_a_model_of_transformers(device, model):
     In training, transformers calls mamba_inner_fn. For FalconMamba its slow path differs from that: it normalises step sizes before
     their projection, not after it. So gradients of that model are compared in evaluation mode.
     """
-    _run(f"""
+    run_python(f"""
 import importlib, sys, torch, torch_ops
 from torch_ops import compat
 

@@ -471,33 +471,6 @@ def test_an_edge_index_that_is_written_to(counts):
         torch.testing.assert_close(layer(x, edges), layer(x, edges.clone()))
 
 
-def test_a_freed_edge_index_whose_address_is_used_again(counts):
-    layer, x, seen = layers.SAGEConv(WIDTH, 4).double(), features(NODES, WIDTH), set()
-    memory = edges_between(NODES, NODES).numpy().copy()
-    with installed():
-        for seed in range(20):
-            torch.manual_seed(seed)
-            memory[:] = torch.randint(NODES, memory.shape).numpy()
-            edges = torch.from_numpy(memory)  # a new tensor at the same address
-            seen.add((id(edges), edges.data_ptr()))
-            expected = torch.zeros(NODES, WIDTH, dtype=torch.float64).index_add(0, edges[1], x.detach()[edges[0]])
-            expected /= edges[1].bincount(minlength=NODES).clamp(min=1)[:, None]
-            torch.testing.assert_close(layer.propagate(edges, x=(x, x)).detach(), expected)
-            del edges
-            assert not kept()
-    assert len({address for _, address in seen}) == 1 and counts["propagate"] == 20
-
-
-def test_rows_of_an_edge_index_are_told_apart(counts):
-    edges, scores = edges_between(NODES, NODES), features(EDGES, 2)
-    with installed():
-        for index in (edges[0], edges[1], edges[1][::2], edges.t()[:, 1]):
-            found = utils.softmax(scores[: len(index)], index, num_nodes=NODES)
-            sums = torch.zeros(NODES, 2, dtype=torch.float64).index_add(0, index, found)
-            torch.testing.assert_close(sums, (index.bincount(minlength=NODES) > 0).double()[:, None].expand(-1, 2))
-    assert counts["softmax"] == 4
-
-
 def test_a_graph_is_sorted_once(counts, monkeypatch):
     sorts = []
     monkeypatch.setattr(_graphs, "group_by", lambda *given, by=_graphs.group_by: sorts.append(given) or by(*given))

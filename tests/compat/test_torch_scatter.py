@@ -9,21 +9,19 @@ import importlib.util
 import inspect
 import itertools
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from tools import words
 from torch_ops.compat import torch_scatter
 from torch_ops.compat.torch_scatter.utils import broadcast
 
 from ..support.compare import raised_by
 from ..support.params import each_device
+from ..support.recorder import Recorder
+from ..support.runtime import run_python
 
 REDUCTIONS = ("sum", "add", "mul", "mean", "min", "max")
 SEGMENT_REDUCTIONS = ("sum", "add", "mean", "min", "max")
@@ -188,18 +186,6 @@ def test_an_expanded_vector_is_the_vector(device, reduce):
     want = torch_scatter.scatter(src, vector, 1, dim_size=GROUPS, reduce=reduce)
     for index in (vector[None, :, None].expand(2, 5, 3), vector[:, None].expand(2, 5, 1), vector.int()):
         assert torch.equal(torch_scatter.scatter(src, index, 1, dim_size=GROUPS, reduce=reduce), want)
-
-
-class Recorder(TorchDispatchMode):
-    """The names of the operators that are called."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.names.add(function._schema.name)
-        return function(*args, **(kwargs or {}))
 
 
 def test_paths():
@@ -535,15 +521,9 @@ def test_errors(error, call):
 # ---------------------------------------------------------------- install
 
 
-def _run(code: str) -> None:
-    """Runs code in a process of its own, because imports change its state."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=words.ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_install_makes_the_package_importable():
     """Also as torch_geometric looks for it."""
-    _run("""
+    run_python("""
 import importlib.metadata, importlib.util, sys
 import torch, torch_ops
 from torch_ops import compat
@@ -580,7 +560,7 @@ assert importlib.util.find_spec("torch_scatter") is None
 @each_device
 def test_torch_geometric_finds_it(device):
     """Its functions call the drop-in, and give what they give without it."""
-    _run(f"""
+    run_python(f"""
 import torch, torch_ops
 from torch_ops import compat
 

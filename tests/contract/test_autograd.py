@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
-from ..cases.tensors import real_of
+from benchmarks.references.dtypes import real_of
+
 from ..support.compare import Failures, all_close, close, different_bits, raised_by
 from ..support.params import each_case, each_differentiable, each_dtype, kept, thinned
 

@@ -17,7 +17,7 @@ from ..cases.tensors import FLOATS
 from ..support.compare import Failures, all_close, close, different_metadata, raised_by
 from ..support.params import CASES, each_case, each_device, kept, on, thinned, with_variant
 
-pytestmark = pytest.mark.torch_version
+pytestmark = [pytest.mark.torch_version, pytest.mark.usefixtures("fresh_dynamo")]
 
 # One case of each room except transpose.
 INDUCTOR_ON_CPU = ("mul.Tensor", "reduce_sum", "upsample_nearest2d", "index_add", "dot", "conv1d")
@@ -32,13 +32,6 @@ def each_backend(cases, *backends):
         name = f"{backend}-{case.name}-{device}" if len(backends) > 1 else f"{case.name}-{device}"
         params.append(on(device, case, device, backend, name=name))
     return pytest.mark.parametrize(("case", "device", "backend"), params)
-
-
-@pytest.fixture(autouse=True)
-def _fresh_dynamo():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def _compiled(function, backend="aot_eager", **options):

@@ -102,6 +102,7 @@ def _is_taken(value: object, kinds: list[str]) -> bool:
 
 def test_all_functions_are_here():
     assert set(torch_ops.__all__) == set(CALLS) | OTHERS
+    assert all(getattr(torch_ops, name).__doc__ for name in torch_ops.__all__)
 
 
 @pytest.mark.parametrize("name", CALLS)

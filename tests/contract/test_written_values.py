@@ -15,15 +15,8 @@ INPLACE, OUT = with_variant("inplace"), with_variant("out")
 
 # The dtypes that kernels treat differently: each item size, pairs of fp16 or bf16, bools, complex numbers.
 DTYPES = (
-    torch.float32,
-    torch.bfloat16,
-    torch.float16,
-    torch.float64,
-    torch.int8,
-    torch.int64,
-    torch.bool,
-    torch.complex64,
-)
+    torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int8, torch.int64, torch.bool, torch.complex64,
+)  # fmt: skip
 INTEGRAL = (*tensors.INTEGERS, torch.bool)
 OUT_LAYOUTS = ("contiguous", "transposed", "rows", "step2", "misaligned1", "rotated", "channels_last", "sliced")
 

@@ -8,8 +8,6 @@ import pytest
 
 from tools import test_build
 
-CSRC = test_build.ROOT / "csrc"
-
 
 def load(name: str) -> ctypes.CDLL:
     """The library of a room ("dot") or of its ladder ("dot_ladder"). Skips the test if CUDA's headers are missing."""

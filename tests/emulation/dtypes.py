@@ -29,18 +29,10 @@ class DType:
 
 
 TYPES = [
-    DType(0, np.uint8, BOOL),
-    DType(1, np.uint8, INTEGER),
-    DType(2, np.int8, INTEGER),
-    DType(3, np.int16, INTEGER),
-    DType(4, np.int32, INTEGER),
-    DType(5, np.int64, INTEGER),
-    DType(6, np.float16, FLOAT),
-    DType(8, np.float32, FLOAT),
-    DType(9, np.float64, FLOAT),
-    DType(11, np.complex64, COMPLEX),
-    DType(12, np.complex128, COMPLEX),
-]
+    DType(0, np.uint8, BOOL), DType(1, np.uint8, INTEGER), DType(2, np.int8, INTEGER), DType(3, np.int16, INTEGER),
+    DType(4, np.int32, INTEGER), DType(5, np.int64, INTEGER), DType(6, np.float16, FLOAT), DType(8, np.float32, FLOAT),
+    DType(9, np.float64, FLOAT), DType(11, np.complex64, COMPLEX), DType(12, np.complex128, COMPLEX),
+]  # fmt: skip
 F16, F32 = TYPES[6], TYPES[7]
 
 

@@ -12,24 +12,10 @@ from . import Cases
 
 # (rows of self, width, entries): near the limits of a block of values, pairs or vectors, and of the entries that one block sorts.
 SHAPES = [
-    (5, 1, 257),
-    (5, 1, 256),
-    (1, 1, 255),
-    (1, 8, 1),
-    (5, 4, 0),
-    (3, 2, 256),
-    (3, 2, 257),
-    (7, 3, 1000),
-    (50, 4, 257),
-    (50, 8, 256),
-    (50, 8, 257),
-    (33, 100, 4099),
-    (40, 136, 33),
-    (1000, 32, 4096),
-    (1000, 32, 4097),
-    (3001, 16, 20_000),
+    (5, 1, 257), (5, 1, 256), (1, 1, 255), (1, 8, 1), (5, 4, 0), (3, 2, 256), (3, 2, 257), (7, 3, 1000), (50, 4, 257),
+    (50, 8, 256), (50, 8, 257), (33, 100, 4099), (40, 136, 33), (1000, 32, 4096), (1000, 32, 4097), (3001, 16, 20_000),
     (4000, 128, 8192),
-]
+]  # fmt: skip
 
 
 def some(shape: tuple[int, int], most: int, dtype: torch.dtype, offset: int, random: torch.Generator) -> Tensor:

@@ -13,19 +13,9 @@ from . import Cases
 
 # (m, n, k): single elements, odd sides, around tiles and slices, problems that are split, and one of several tiles for each SM.
 SHAPES = [
-    (1, 1, 1),
-    (0, 3, 4),
-    (5, 0, 8),
-    (7, 9, 0),
-    (3, 5, 1000),
-    (31, 65, 33),
-    (64, 128, 64),
-    (127, 255, 129),
-    (130, 260, 72),
-    (256, 512, 4096),
-    (1000, 1016, 1024),
-    (3333, 2500, 777),
-]
+    (1, 1, 1), (0, 3, 4), (5, 0, 8), (7, 9, 0), (3, 5, 1000), (31, 65, 33), (64, 128, 64), (127, 255, 129),
+    (130, 260, 72), (256, 512, 4096), (1000, 1016, 1024), (3333, 2500, 777),
+]  # fmt: skip
 NAMES = [step.name for step in ladder.steps("matmul")]
 FLOATS = {*NAMES[: NAMES.index("ldmatrix")], "three_tf32_wgmma"}
 # Steps that need rows that begin at multiples of 16 bytes.

@@ -9,14 +9,9 @@ from ..support import graphs
 from . import Cases
 
 GRAPHS = [
-    (graphs.complete(3), 3),
-    (graphs.complete(90), 90),
-    (graphs.bipartite(30, 70), 100),
-    (graphs.wheel(1500), 1501),
-    (graphs.rmat(10, 20_000, 1), 1024),
-    (graphs.hub(2500, 8000, 2), 2500),
-    (np.zeros((2, 0), np.int64), 5),
-]
+    (graphs.complete(3), 3), (graphs.complete(90), 90), (graphs.bipartite(30, 70), 100), (graphs.wheel(1500), 1501),
+    (graphs.rmat(10, 20_000, 1), 1024), (graphs.hub(2500, 8000, 2), 2500), (np.zeros((2, 0), np.int64), 5),
+]  # fmt: skip
 
 
 def triangle_count(device: str) -> Cases:

@@ -15,17 +15,10 @@ from ..support.overriding import nothing_is_left, override, rows  # noqa: F401
 from ..support.params import each_device
 from ..support.runtime import deterministic_algorithms
 
-pytestmark = pytest.mark.torch_version
+pytestmark = [pytest.mark.torch_version, pytest.mark.usefixtures("fresh_dynamo")]
 
 F32, BF16 = torch.float32, torch.bfloat16
 ENTRIES = [0, 3, 3, 1, 0, 3]
-
-
-@pytest.fixture(autouse=True)
-def _fresh_dynamo():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def index_of(x, negative=False):

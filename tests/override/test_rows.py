@@ -536,38 +536,6 @@ def test_a_matrix_that_is_written_to_in_each_step(device):
 
 
 @each_device
-def test_a_transpose_is_freed_at_the_next_product(device):
-    x = rows(device, torch.float32, 4, 6)
-    a, other = sparse(device, torch.float32), sparse(device, torch.float32)
-    with override(device):
-        step(a, x)
-        step(other, x)
-        assert kept_and_made()[0] == 2
-        del a
-        other @ x
-        assert kept_and_made()[0] == 1
-
-
-@each_device
-def test_addresses_are_no_identities(device):
-    """Matrices of one size that die and are made again, often at the same address."""
-    x, ones = rows(device, torch.float32, 4, 6), torch.ones(5, 6, device=device)
-    generator = torch.Generator().manual_seed(0)
-    with override(device):
-        for _ in range(30):
-            col = torch.randint(0, 4, (7,), generator=generator).sort()[0].to(device)
-            a = torch.sparse_csr_tensor(
-                torch.tensor([0, 0, 7, 7, 7, 7], device=device),
-                col,
-                torch.ones(7, device=device),
-                (5, 4),
-                check_invariants=False,
-            )
-            torch.testing.assert_close(step(a, x), dense_of(a)[0].float().t() @ ones)
-            del a, col
-
-
-@each_device
 def test_a_csc_matrix(device):
     """Its rows are kept, as in the gradient of the CSR matrix with the same tensors."""
     a, x = sparse(device, torch.float32), rows(device, torch.float32, 5, 6)

@@ -1,4 +1,4 @@
-"""Calls for test_overlap.py of the rooms that have no test_cuda.py: each operator reads what a kernel of another call has just
+"""Calls for test_overlap.py of the rooms whose test_cuda.py has no list: each operator reads what a kernel of another call has just
 written, so a kernel that does not wait for the previous one gives other bits."""
 
 from __future__ import annotations

@@ -76,17 +76,12 @@ def synthetic(cases: list[Case] | None = None, room: Room = bench_elementwise.RO
     result["complete"] = True
     result["ceilings"] = [
         {
-            "size": size,
-            "pattern": pattern,
-            "gbps": gbps - 100 * position,
-            "bytes": 1,
-            "us": 1.0,
-            "by": "Triton 2048x4",
-            "failed": [],
+            "size": size, "pattern": pattern, "gbps": gbps - 100 * position, "bytes": 1, "us": 1.0,
+            "by": "Triton 2048x4", "failed": [],
         }
         for position, size in enumerate(reversed(ceilings.SIZES))
         for pattern, gbps in (("read", 4592.0), ("two reads, one write", 4360.0), ("copy", 4200.0), ("write", 4638.0))
-    ]
+    ]  # fmt: skip
     calls = room.calls()
     for number, case in enumerate(room.cases if cases is None else cases):
         read, written = traffic(case, calls[case.call])

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from ..cases import OpCase, Sample, tensors
+from benchmarks.references.dtypes import real_of
+
+from ..cases import OpCase, Sample
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -119,7 +121,7 @@ def different_from_reference(got: torch.Tensor, reference: torch.Tensor, bound: 
         return f"shape {tuple(got.shape)}, the reference has {tuple(reference.shape)}"
     if not (got.dtype.is_floating_point or got.dtype.is_complex):
         return different_bits(got, reference.to(got.dtype))  # to() wraps around like integer arithmetic
-    real = tensors.real_of(got.dtype)
+    real = real_of(got.dtype)
     ours, exact = components(got), components(reference)
     allowed = half_ulp(exact, real) * (1 + 2.0**-20)
     if bound is not None:

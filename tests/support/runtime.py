@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def under_sanitizer() -> bool:
     """Whether tools.sanitize runs the tests: it turns the caching of memory off. Kernels then take 100 times their time."""
     return "PYTORCH_NO_CUDA_MEMORY_CACHING" in os.environ
+
+
+def run_python(code: str, timeout: float | None = None) -> None:
+    """Runs code in a process of its own, because it changes the state of imports, or may not return."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, done.stderr
 
 
 @contextlib.contextmanager

@@ -134,13 +134,9 @@ def test_stubs_are_those_of_the_schemas():
 
 # What a room with operators has beside its README.
 PARTS = (
-    "csrc/{}/{}.h",
-    "csrc/{}/ladder/{}_ladder.cu",
-    "tests/cases/{}.py",
-    "tests/emulation/{}/{}_shim.cpp",
-    "benchmarks/rooms/{}.py",
-    "torch_ops/{}.py",
-)
+    "csrc/{}/{}.h", "csrc/{}/ladder/{}_ladder.cu", "tests/cases/{}.py", "tests/emulation/{}/{}_shim.cpp",
+    "benchmarks/rooms/{}.py", "torch_ops/{}.py",
+)  # fmt: skip
 # What a room lacks, and why.
 LACKING = {
     "csrc/index_select/ladder/index_select_ladder.cu": "one kernel, whose idea is one sentence of the README",
@@ -156,6 +152,23 @@ LACKING = {
 def test_rooms_are_complete():
     parts = [part.replace("{}", room) for room in layout.rooms() if room not in layout.ENGINES for part in PARTS]
     assert {part for part in parts if not (ROOT / part).exists()} == set(LACKING)
+
+
+# The files of tests/rooms/<room>, and files that only one room has, each about one topic.
+ROOM_TESTS = {"test_use", "test_accuracy", "test_cuda", "test_large", "test_random"}
+TOPICS = {
+    "conv1d": {"test_choice", "test_convolve", "test_corners", "test_image", "test_modules", "test_transposed"},
+    "segment": {"test_scatter"},
+    "spmm": {"test_csr", "test_structures", "test_tracing"},
+    "triangle_count": {"test_distributed"},
+}
+
+
+def test_tests_of_rooms_have_the_same_names():
+    files: dict[str, set[str]] = {room: set() for room in layout.rooms()}
+    for path in (ROOT / "tests" / "rooms").glob("*/test_*.py"):
+        files[path.parent.name].add(path.stem)
+    assert {room: found - ROOM_TESTS for room, found in files.items() if found - ROOM_TESTS} == TOPICS
 
 
 def test_every_function_is_documented():

@@ -30,8 +30,9 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True)
 
 
-def expect_sentence(folder: Path, *words: str, options: tuple[str, ...] = ()) -> None:
-    """Checks that importing raises ImportError with these words, and that torch_ops.info prints the same and fails."""
+def expect_sentence(folder: Path, *words: str, options: tuple[str, ...] = ()) -> str:
+    """Checks that importing raises ImportError with these words, and that torch_ops.info prints the same and fails. Returns what it
+    prints."""
     imported = python(folder, *options, "-c", "import torch_ops")
     assert imported.returncode == 1
     sentence = imported.stderr.splitlines()[-1]
@@ -43,6 +44,7 @@ def expect_sentence(folder: Path, *words: str, options: tuple[str, ...] = ()) ->
     for word in words:
         assert word in sentence
         assert word in told.stdout
+    return told.stdout
 
 
 def put_library(folder: Path, minor: str, cuda: str | None = None) -> None:
@@ -64,8 +66,7 @@ def test_torch_missing(copy):
 
 
 def test_library_not_built(copy):
-    expect_sentence(copy, "not built", torch.__version__, "-m torch_ops.build")
-    assert "a library for the CPU" not in python(copy, "-m", "torch_ops.info").stdout
+    assert "a library for the CPU" not in expect_sentence(copy, "not built", torch.__version__, "-m torch_ops.build")
 
 
 def test_library_of_another_torch(copy):
@@ -159,32 +160,20 @@ def test_info_of_this_library():
 @pytest.mark.parametrize(
     "arch, gpu, runs",
     [
-        ("9.0", (9, 0), True),
-        ("9.0", (10, 0), False),
-        ("9.0+PTX", (10, 0), True),
-        ("9.0+PTX", (8, 9), False),
-        ("8.0", (8, 6), True),
-        ("8.6", (8, 0), False),
-        ("9.0a", (9, 0), True),
-        ("10.0a+PTX", (10, 3), False),
-        ("10.0f", (10, 3), True),
-        ("10.0f+PTX", (12, 0), False),
-        ("12.0+PTX", (12, 1), True),
+        ("9.0", (9, 0), True), ("9.0", (10, 0), False), ("9.0+PTX", (10, 0), True), ("9.0+PTX", (8, 9), False),
+        ("8.0", (8, 6), True), ("8.6", (8, 0), False), ("9.0a", (9, 0), True), ("10.0a+PTX", (10, 3), False),
+        ("10.0f", (10, 3), True), ("10.0f+PTX", (12, 0), False), ("12.0+PTX", (12, 1), True),
     ],
-)
+)  # fmt: skip
 def test_which_gpus_an_architecture_serves(arch, gpu, runs):
     assert info.has_image(arch, gpu) is runs
 
 
 def test_info_names_a_gpu_without_kernels(monkeypatch):
     facts = {
-        "torch": torch.__version__,
-        "cuda": "13.0",
-        "nvcc": "13.0.88",
-        "host_compiler": "g++ 12.2.0",
-        "built": "now",
+        "torch": torch.__version__, "cuda": "13.0", "nvcc": "13.0.88", "host_compiler": "g++ 12.2.0", "built": "now",
         "architectures": ["9.0"],
-    }
+    }  # fmt: skip
     monkeypatch.setattr(_library, "facts", lambda: facts)
     monkeypatch.setattr(info, "gpus", lambda: {"cuda:0": ("Old", (8, 0)), "cuda:1": ("New", (9, 0))})
     rows, runs = info.report(None)

@@ -27,28 +27,20 @@ TORCH_OPS = (
     {"_arguments", "_library", "_tracing", "ladder", "ops"},
     {"_graph", "build", "info"},
     {
-        "conv1d",
-        "dot",
-        "elementwise",
-        "index_add",
-        "index_select",
-        "matmul",
-        "override",
-        "reduce",
-        "scan",
-        "segment",
+        "conv1d", "dot", "elementwise", "index_add", "index_select", "matmul", "override", "reduce", "scan", "segment",
         "selective_scan",
     },
     {"sparse", "transpose", "upsample"},
     {"nn", "spmm", "triangle_count"},
     {"graph_attention"},
     {"compat", "distributed", "layout"},
-)
+)  # fmt: skip
 # Each folder of benchmarks, and the ones that it may import besides itself.
 BENCHMARKS = {
     "harness": set(),
-    "rooms": {"harness"},
-    "random": {"harness", "rooms"},
+    "references": set(),
+    "rooms": {"harness", "references"},
+    "random": {"harness", "references", "rooms"},
     "ladder": {"harness", "rooms"},
     "models": {"harness"},
     "partitioned": {"harness"},
@@ -132,3 +124,9 @@ def test_folders_of_benchmarks_import_only_what_is_below_them():
             others = {other for other in used(path, "benchmarks") if (root / other).is_dir()}
             wrong += [f"{path.relative_to(root)} imports {other}" for other in others - may - {folder}]
     assert wrong == []
+
+
+@pytest.mark.parametrize("part", ["benchmarks", "examples", "tools", "torch_ops"])
+def test_nothing_imports_tests(part):
+    importers = [path for path in (ROOT / part).rglob("*.py") if used(path, "tests")]
+    assert importers == []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
+
+from benchmarks.references.elementwise import common_dtype
 
 from .. import tensors
 from ..tensors import ALL, Maker, in_layout, specials
@@ -25,14 +27,6 @@ BROADCASTS = (
     ((2, 3, 4, 5), (2, 1, 4, 1)), ((2, 3, 2, 5, 7), (3, 1, 5, 1)), ((1, 64), (40, 1, 1)), ((130, 64), (64, 130, 1)),
 )  # fmt: skip
 EMPTY = (((0,), (0,)), ((0,), (1,)), ((3, 0), (3, 1)), ((3, 0), ()), ((0, 4), (2, 1, 4)), ((2, 0, 5), (5,)))
-
-
-def _meta(x):
-    return torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, torch.Tensor) else x
-
-
-def common_dtype(aten: Callable, *operands) -> torch.dtype:
-    return aten(*(_meta(x) for x in operands)).dtype
 
 
 def _shapes(arity: int) -> Iterator[tuple]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from benchmarks.references.dtypes import real_of
+
 from .. import Sample, tensors
 from ..tensors import ALL, Maker
 
@@ -153,13 +155,9 @@ def _distributions() -> Iterator[Call]:
     """Every distribution in every regime: single values, short and long rows, few bins, strided rows, and so many indices that
     several blocks share a bin."""
     regimes = (
-        ((1000,), 0, 1000),
-        ((100, 3), 0, 1000),
-        ((100, 64), 0, 150),
-        ((3, 32), 0, 500),
-        ((7, 100), 1, 300),
+        ((1000,), 0, 1000), ((100, 3), 0, 1000), ((100, 64), 0, 150), ((3, 32), 0, 500), ((7, 100), 1, 300),
         ((50, 8), 0, 4097),
-    )
+    )  # fmt: skip
     for name, (shape, dim, count) in itertools.product(DISTRIBUTIONS, regimes):
         yield Call("distributions", shape, dim, count, index=name, sanitize=count > 4000)
         yield Call("distributions", shape, dim, count // 3, index=name, index_dtype=torch.int32)
@@ -205,7 +203,7 @@ def _alphas(dtype: torch.dtype) -> tuple:
         return (True, False, 1, 0)
     if not (dtype.is_floating_point or dtype.is_complex):
         return (0, -2, 3, 100, True, 2.7)
-    large = 2.0**9 if tensors.real_of(dtype) == torch.float16 else 2.0**60
+    large = 2.0**9 if real_of(dtype) == torch.float16 else 2.0**60
     return (0, -2, 0.3, large, True, -(2.0**-10), *((1.5 - 2j, 1j) if dtype.is_complex else ()))
 
 
@@ -261,15 +259,8 @@ def sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     """All samples. A call has one mode, which differs between dtypes, so that all dtypes together test it in every mode."""
     make = Maker(device, dtype)
     sections = (
-        _rows(),
-        _bins_and_counts(),
-        _dims(),
-        _distributions(),
-        _layouts(),
-        _index_forms(),
-        _empty(),
-        _scaled(dtype),
-    )
+        _rows(), _bins_and_counts(), _dims(), _distributions(), _layouts(), _index_forms(), _empty(), _scaled(dtype),
+    )  # fmt: skip
     for call in itertools.chain(*sections):
         mode = MODES[(zlib.crc32(str(call).encode()) + ALL.index(dtype)) % 3]
         sample = built(call, make, mode)

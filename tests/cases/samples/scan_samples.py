@@ -13,27 +13,8 @@ from ..tensors import COMPLEX, FLOATS, INTEGERS, Maker
 # Every remainder modulo a vector and modulo a warp of 32 threads, short rows, then lengths around the chunks of a warp and the
 # tiles of a block.
 LENGTHS = (
-    *range(1, 41),
-    63,
-    64,
-    65,
-    127,
-    128,
-    129,
-    255,
-    256,
-    257,
-    511,
-    512,
-    513,
-    1023,
-    1024,
-    1025,
-    2049,
-    4095,
-    4096,
-    4097,
-)
+    *range(1, 41), 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2049, 4095, 4096, 4097,
+)  # fmt: skip
 SHORT = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33)
 SHAPES = ((5,), (1, 1), (4, 6), (3, 5, 7), (3, 1, 4, 1), (2, 3, 4, 5), (2, 16, 6, 5), (2, 3, 2, 5, 7))
 LAYOUT_SHAPES = ((37,), (9, 33), (65, 130), (3, 5, 7), (2, 3, 9, 17), (2, 16, 6, 5), (2, 3, 2, 5, 7))

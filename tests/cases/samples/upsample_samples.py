@@ -140,7 +140,7 @@ def special_images(dtype: torch.dtype, device: str) -> Iterator[tuple[str, torch
 
 
 # One small call of every kind, the simplest first. ATen's CUDA backward is right for all of them, so gradients can be compared with
-# it (tests/rooms/upsample/test_index.py checks that).
+# it (tests/rooms/upsample/test_accuracy.py checks that).
 FEW = (
     Call("twice", (1, 2, 2, 3), (4, 6)),
     Call("up by a fraction", (1, 2, 2, 3), (3, 5)),

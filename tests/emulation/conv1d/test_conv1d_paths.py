@@ -44,8 +44,8 @@ from .conv1d_model import (
 from .test_conv1d_fused import kernels as kernels_of_fused
 
 DRAWN = 20_000  # problems per pass
-ENOUGH = 20  # problems per path and set of launched kernels
-MOST_THREADS = 10_000  # threads per problem
+ENOUGH, LARGE = 20, 8  # problems per path and set of launched kernels, and how many of these may be large
+MOST_THREADS, FEW_THREADS = 10_000, 3000  # threads per problem, and of one that is not large
 
 
 @cache
@@ -65,8 +65,9 @@ def cases() -> dict[str, list[tuple[Case, list[str]]]]:
                 continue
             for name, (threads, kernels) in emulated().launches(case).items():
                 key = (name, *kernels)
-                if threads <= MOST_THREADS and counts.get(key, 0) < ENOUGH:
-                    counts[key] = counts.get(key, 0) + 1
+                count = counts.get(key, 0)
+                if threads <= (MOST_THREADS if count < LARGE else FEW_THREADS) and count < ENOUGH:
+                    counts[key] = count + 1
                     found[name].append((case, kernels))
     return found
 

@@ -14,7 +14,7 @@ from ..memory import Memory
 POINTER = ctypes.c_void_p
 GUARD = 64
 ALIGN = {"vectors": 16, "half2": 4, "half_vectors": 16}
-STEPS = steps("elementwise")
+STEPS = steps("mul")
 
 
 @pytest.fixture(scope="module")

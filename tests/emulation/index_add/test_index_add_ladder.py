@@ -16,7 +16,7 @@ from ..ladders import put, steps
 from ..memory import Memory, decode, encode
 
 POINTER = ctypes.c_uint64
-STEPS = {step.id: step.values[0] for step in steps("index_add")}
+STEPS = {step.id: step.values[0] for step in steps("index_add_")}
 DTYPES = {
     "atomic_per_element": [F32],
     "half_atomic": [F16],

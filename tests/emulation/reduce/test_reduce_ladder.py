@@ -33,7 +33,7 @@ def reduce():
     return run
 
 
-@pytest.mark.parametrize("step", steps("reduce"))
+@pytest.mark.parametrize("step", steps("reduce_sum"))
 @pytest.mark.parametrize("sms", [1, 3])
 def test_reduce(reduce, memory, step, sms):
     random = np.random.default_rng(step)
@@ -43,7 +43,7 @@ def test_reduce(reduce, memory, step, sms):
         assert reduce("reduce_max", step, values, sms) == values.max(initial=-np.inf)
 
 
-@pytest.mark.parametrize("step", steps("reduce"))
+@pytest.mark.parametrize("step", steps("reduce_sum"))
 def test_reduce_special_values(reduce, memory, step):
     for values in (
         [-1, -np.inf],

@@ -12,7 +12,7 @@ from ..ladders import POISON, SIZES, put, steps
 from ..memory import Memory
 
 POINTER = ctypes.c_void_p
-STEPS = steps("scan")
+STEPS = steps("cumsum")
 FIRST_OF_VECTORS = next(number for number, step in enumerate(STEPS) if step.id == "vectors")
 LOOK_BACK = next(number for number, step in enumerate(STEPS) if step.id == "look_back")
 TILE = 4096  # values of a block from "vectors" on

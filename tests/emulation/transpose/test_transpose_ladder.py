@@ -26,7 +26,7 @@ def kernels():
     return library
 
 
-@pytest.mark.parametrize("step", steps("transpose"))
+@pytest.mark.parametrize("step", steps("transpose2d"))
 def test_transpose(kernels, memories, step):
     random = np.random.default_rng(step)
     sides = [1, 2, 4, 31, 32, 33, 60, 64, 65, 68, 100, 132, 200]

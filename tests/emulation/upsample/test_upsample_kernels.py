@@ -231,15 +231,9 @@ def test_any_backward(kernels, memory):
         path = plan.path
         taken.update({(path, plan.unit_bytes), (path, "most", plan.most)})
         several = (
-            "rows_per_thread",
-            "lanes",
-            "splits",
-            "tiles",
-            "row_tiles",
-            "column_rounds",
-            "row_rounds",
+            "rows_per_thread", "lanes", "splits", "tiles", "row_tiles", "column_rounds", "row_rounds",
             "images_per_thread",
-        )
+        )  # fmt: skip
         taken.update((path, name) for name in several if getattr(plan, name) > 1)
         if len(plan.parts) > 1:
             parts.add(path)
@@ -340,12 +334,7 @@ def test_images_at_uneven_distances(kernels, memory):
         ((11, 3, 20, 41), (30, 160), F16, False, TILES, {"most": 4}),
         ((11, 3, 40, 41), (40, 41), F32, False, WINDOWS, {"most": 1}),
         (
-            (2, 1, 160, 157),
-            (41, 60),
-            F32,
-            False,
-            WINDOWS,
-            {"most": 1, "images_per_thread": SEVERAL},
+            (2, 1, 160, 157), (41, 60), F32, False, WINDOWS, {"most": 1, "images_per_thread": SEVERAL},
         ),  # fewer than at once
         ((3, 1, 160, 157), (41, 190), F16, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
         ((5, 8, 40, 41), (60, 61), F32, NHWC, WINDOWS, {"most": 2, "unit_bytes": 16}),
@@ -358,6 +347,6 @@ def test_images_at_uneven_distances(kernels, memory):
         ((1, 2, 2, 2), (301, 399), F16, False, PIXELS, {"splits": 256}),
         ((1, 1, 1, 1), (50, 33), F32, False, TILES, {}),
     ],
-)
+)  # fmt: skip
 def test_backward_paths(kernels, memory, shape, out, dtype, channels_last, path, expected):
     check_table(kernels, memory, True, shape, out, dtype, channels_last, path, expected)

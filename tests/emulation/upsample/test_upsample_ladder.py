@@ -14,7 +14,7 @@ from ..memory import Memory, scatter
 from .test_upsample_kernels import Axis
 
 POINTER = ctypes.c_void_p
-FORWARD, BACKWARD = steps("upsample", "kForwardLadder"), steps("upsample", "kBackwardLadder")
+FORWARD, BACKWARD = steps("upsample_nearest2d"), steps("upsample_nearest2d_backward")
 ANY_SIZE, TWICE = range(2), 2  # the steps for any sizes, and the step for a factor of 2
 assert FORWARD[TWICE].id == "vectors_2x" and BACKWARD[TWICE].id == "gather_2x"
 GUARD, PLANES = 64, [1, 2, 7, 8, 9, 17]  # a thread of step "hoisted" computes 8 planes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 
 import numpy as np
 import pytest
@@ -32,12 +33,17 @@ def result_of(p: Problem, last: bool) -> Signal:
     return Signal(0, *strides, 1, p.from_.size)
 
 
+@functools.cache
+def library() -> ctypes.CDLL:
+    loaded = test_build.load("plan/conv1d")
+    loaded.fused.restype = ctypes.c_char_p
+    return loaded
+
+
 def plan(p: Problem, last: bool = False) -> list[int] | None:
     """The numbers of the plan, see fused() in conv1d_shim.cpp. None if the problem is not supported."""
-    library = test_build.load("plan/conv1d")
-    library.fused.restype = ctypes.c_char_p
     result = (ctypes.c_int64 * 6)(*vars(result_of(p, last)).values())
-    return [int(word) for word in library.fused(p.numbers(), result).split()] or None
+    return [int(word) for word in library().fused(p.numbers(), result).split()] or None
 
 
 def causal(shape=(2, 64, 1000), taps=4, dtype=BFLOAT16, layout="rows", activation=SILU, **more) -> Problem:
@@ -88,14 +94,10 @@ def test_vectors_of_rows(whole, more):
 @pytest.mark.parametrize(
     "values, more",
     [
-        (4, {}),
-        (2, {"dtype": FLOAT32}),
-        (1, {"dtype": FLOAT64}),
-        (1, {"shape": (2, 63, 1000)}),
-        (1, {"offsets": (1, 0)}),
-        (1, {"layouts": ("channels last", "rows")}),
+        (4, {}), (2, {"dtype": FLOAT32}), (1, {"dtype": FLOAT64}), (1, {"shape": (2, 63, 1000)}),
+        (1, {"offsets": (1, 0)}), (1, {"layouts": ("channels last", "rows")}),
     ],
-)
+)  # fmt: skip
 def test_vectors_of_channels(values, more):
     has_vectors, own, *_ = plan(causal(**{"layout": "channels last", **more}), last=True)
     assert (has_vectors, own) == (values > 1, values)

@@ -394,16 +394,12 @@ def test_backward_paths_of_common_problems(planner, problem, path, expected):
 @pytest.mark.parametrize(
     "shape, out",
     [
-        ((1025, 1024, 1, 1024), (2, 2048)),
-        ((17, 256, 512, 512), (1024, 1024)),
-        ((1, 1, 46_341, 46_351), (46_351, 46_343)),
-        ((2**16 + 1, 64, 32, 32), (61, 65)),
-        ((1, 3, 2**20, 2**10), (2**21, 2**11)),
-        ((1, 1, 2, LONGEST), (4, LONGEST)),
-        ((1, 1, LONGEST, 3), (LONGEST - 1, 4)),
-        ((2**31 + 5, 1, 1, 1), (1, 2)),
+        ((1025, 1024, 1, 1024), (2, 2048)), ((17, 256, 512, 512), (1024, 1024)),
+        ((1, 1, 46_341, 46_351), (46_351, 46_343)), ((2**16 + 1, 64, 32, 32), (61, 65)),
+        ((1, 3, 2**20, 2**10), (2**21, 2**11)), ((1, 1, 2, LONGEST), (4, LONGEST)),
+        ((1, 1, LONGEST, 3), (LONGEST - 1, 4)), ((2**31 + 5, 1, 1, 1), (1, 2)),
     ],
-)
+)  # fmt: skip
 def test_problems_of_more_than_one_launch(planner, shape, out, channels_last):
     """All numbers fit. Paths that cannot split a problem into launches are only chosen if one launch holds all units."""
     for dtype in (UINT8, FLOAT16, FLOAT32):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import compute_type
 
 from ...cases import tensors
 from ...cases.conv1d import ACTIVATIONS, CASES, conv1d_reference, is_depthwise, update_bound, update_reference
@@ -172,7 +173,7 @@ def test_own_kernels_are_no_further_off_than_atens(dtype):
                 exact = case.reference(*args, **given)
                 ours, theirs = (float((f(*args, **given) - exact).abs().mean()) for f in (case.op, case.aten))
                 mean = float(exact.abs().mean())
-                sums = 0.2 * math.sqrt(count) * torch.finfo(tensors.compute_type("cuda", dtype)).eps * mean
+                sums = 0.2 * math.sqrt(count) * torch.finfo(compute_type("cuda", dtype)).eps * mean
                 allowed = 1.5 * theirs + 0.1 * torch.finfo(dtype).eps * mean + sums
                 assert ours <= allowed, f"{case}, {kind}, {taps}: {ours}, ATen's {theirs}"
 

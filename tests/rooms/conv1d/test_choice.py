@@ -57,17 +57,10 @@ def test_the_page_is_as_the_measurements_are():
 )
 def test_paths_refuse_bad_arguments(changed, message):
     arguments = {
-        "input": torch.empty(2, 3, 10, device="meta"),
-        "weight": torch.empty(4, 3, 3, device="meta"),
-        "bias": None,
-        "grad_output": None,
-        "stride": 1,
-        "padding": 1,
-        "dilation": 1,
-        "groups": 1,
-        "what": "output",
+        "input": torch.empty(2, 3, 10, device="meta"), "weight": torch.empty(4, 3, 3, device="meta"), "bias": None,
+        "grad_output": None, "stride": 1, "padding": 1, "dilation": 1, "groups": 1, "what": "output",
         "multiprocessors": 132,
-    }
+    }  # fmt: skip
     assert torch.ops.gpuopt_ladder.conv1d_paths(**arguments).splitlines()[0] == "small"
     with pytest.raises(ValueError, match=re.escape(message)):
         torch.ops.gpuopt_ladder.conv1d_paths(**(arguments | changed))

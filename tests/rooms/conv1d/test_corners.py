@@ -4,8 +4,6 @@ autocast, complex activations, no channels."""
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -18,6 +16,7 @@ import torch_ops
 from ...cases.conv1d import ACTIVATIONS
 from ...support.compare import Failures, close, different_bits
 from ...support.params import each_device
+from ...support.runtime import run_python
 
 pytestmark = pytest.mark.torch_version
 
@@ -336,7 +335,7 @@ for operands in ((x, w), (x[0], w)):
     for gradient in (torch.ones_like(y), y.detach()):
         torch.autograd.grad(y, (x, w), gradient, retain_graph=True)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    run_python(code, timeout=120)
 
 
 @pytest.mark.parametrize("channels_last", [False, True])

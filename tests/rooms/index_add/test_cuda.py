@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import torch_ops
+from benchmarks.references.dtypes import real_of
 
-from ...cases import Sample, tensors
+from ...cases import Sample
 from ...cases.index_add import CASES, index_add_bound, index_add_reference, scratch
 from ...cases.samples.index_add_samples import MODES, indices
 from ...support.compare import Failures, different_bits, different_from_reference
@@ -155,7 +156,7 @@ def test_values_at_size(dtype, mode):
                 if distribution == "equal":
                     continue  # too few sums to compare their errors
                 ours, theirs = (float((t - exact).abs().mean()) for t in (got, CASE.aten(*args)))
-                ulp = float(exact.abs().mean()) * torch.finfo(tensors.real_of(dtype)).eps
+                ulp = float(exact.abs().mean()) * torch.finfo(real_of(dtype)).eps
                 if ours > 1.5 * theirs + ulp:
                     failures.add(name, f"mean error {ours}, ATen's is {theirs}")
     failures.check(at_least=30)

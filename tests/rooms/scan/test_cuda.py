@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import torch_ops
+from benchmarks.references import recurrence
+from benchmarks.references.scan import reference
 
-from ...cases import recurrence
-from ...cases.scan import bound, reference
+from ...cases import recurrence as cases
+from ...cases.scan import bound
 from ...support.compare import different_from_reference
 from ...support.large import PAST, check, filled, ramp, ramp_total
 from ...support.overlap import Calls
+from ...support.runtime import run_python
 
 pytestmark = pytest.mark.gpu
 
@@ -41,15 +42,11 @@ def _factors(*shape, dtype=torch.float32):
 @pytest.mark.parametrize(
     "shape, dim",
     [
-        ((2**26,), 0),
-        ((64, 2**20), 1),
-        ((2**20, 64), 0),
-        ((2**13, 2**13), 0),
-        ((2**13, 2**13), 1),
+        ((2**26,), 0), ((64, 2**20), 1), ((2**20, 64), 0), ((2**13, 2**13), 0), ((2**13, 2**13), 1),
         ((16, 2**12, 2**10), 1),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_accuracy(dtype, uniform, shape, dim):
     x = _make(*shape, dtype=dtype, uniform=uniform)
     exact = reference(x, dim, dtype=torch.float64)
@@ -67,20 +64,20 @@ def test_accuracy(dtype, uniform, shape, dim):
 def test_accuracy_of_recurrences(dtype, shape, dim):
     """Plain and shifted, in both directions, against doubling in float64."""
     args = (_factors(*shape, dtype=dtype), _make(*shape, dtype=dtype), dim)
-    for way in recurrence.WAYS:
+    for way in cases.WAYS:
         exact = recurrence.reference(*args, **way)
         got = torch_ops.linear_recurrence(*args, **way)
-        limit = recurrence.bound("cuda", dtype, exact, *args, **way)
+        limit = cases.bound("cuda", dtype, exact, *args, **way)
         assert different_from_reference(got, exact, limit) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_one_factor_for_each_row_that_begins_inside_a_vector(dtype):
     args = (_factors(3, 1, dtype=dtype).expand(3, 100_003), _make(3, 100_003, dtype=dtype), 1)
-    for way in recurrence.WAYS:
+    for way in cases.WAYS:
         exact = recurrence.reference(*args, **way)
         got = torch_ops.linear_recurrence(*args, **way)
-        limit = recurrence.bound("cuda", dtype, exact, *args, **way)
+        limit = cases.bound("cuda", dtype, exact, *args, **way)
         assert different_from_reference(got, exact, limit) is None
 
 
@@ -195,4 +192,4 @@ a, b = torch.full((2, {rows}, 512), 0.5, device="cuda", dtype=torch.bfloat16).un
 h = torch_ops.linear_recurrence(a, b, dim=0)
 assert torch.equal(h, (1 - 0.5 ** torch.arange(1, {rows} + 1, device="cuda")).bfloat16()[:, None].expand_as(h)), h[:, 0]
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    run_python(code, timeout=120)

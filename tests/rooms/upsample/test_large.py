@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import torch_ops.nn
+from benchmarks.references.upsample import source_index
 
-from ...cases.upsample import MODES, source_index
+from ...cases.upsample import MODES
 from ...support.large import CHUNK, PAST, check, filled
 
 pytestmark = [pytest.mark.gpu, pytest.mark.large]

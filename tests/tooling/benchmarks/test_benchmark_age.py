@@ -151,14 +151,9 @@ def test_every_published_file_has_rooms_that_exist():
 def row(us: float) -> dict:
     contenders = {"gpuopt": {"status": "ok", "us": {"median": us}, "gbps": 1.0}}
     return {
-        "op": "dot",
-        "case": "a",
-        "dtype": "f32",
-        "headline": True,
-        "point": None,
-        "ceiling": None,
+        "op": "dot", "case": "a", "dtype": "f32", "headline": True, "point": None, "ceiling": None,
         "contenders": contenders,
-    }
+    }  # fmt: skip
 
 
 def test_a_page_refuses_an_old_result(repository, monkeypatch, capsys):

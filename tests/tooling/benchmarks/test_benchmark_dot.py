@@ -45,14 +45,10 @@ def test_sums_fit_float16(power):
 def test_operands_lie_as_their_case_says():
     n = 1 << 25
     strides = {
-        "one misaligned": ((1, 0), (1, 1)),
-        "both misaligned": ((1, 1), (1, 1)),
-        "x[::2], y": ((2, 0), (1, 0)),
-        "x[::2], y[::2]": ((2, 0), (2, 0)),
-        "one column of (2^25,8), y": ((8, 0), (1, 0)),
-        "x, (1) expanded": ((1, 0), (0, 0)),
-        "x, x": ((1, 0), (1, 0)),
-    }
+        "one misaligned": ((1, 0), (1, 1)), "both misaligned": ((1, 1), (1, 1)), "x[::2], y": ((2, 0), (1, 0)),
+        "x[::2], y[::2]": ((2, 0), (2, 0)), "one column of (2^25,8), y": ((8, 0), (1, 0)),
+        "x, (1) expanded": ((1, 0), (0, 0)), "x, x": ((1, 0), (1, 0)),
+    }  # fmt: skip
     for (name, expected), dtype in itertools.product(strides.items(), ("f32", "bf16")):
         case = DOT[f"dot {name}, 2^25 {dtype}"]
         x, y = case.build("meta", 0)

@@ -20,14 +20,9 @@ def row(case: str, dtype: str, us: dict[str, float | None], op: str = "mul", poi
         for name, time in us.items()
     }
     return {
-        "op": op,
-        "case": case,
-        "dtype": dtype,
-        "headline": True,
-        "point": point,
-        "ceiling": {"gbps": 2e3},
+        "op": op, "case": case, "dtype": dtype, "headline": True, "point": point, "ceiling": {"gbps": 2e3},
         "contenders": contenders,
-    }
+    }  # fmt: skip
 
 
 def result(*rows: dict, room: str = "elementwise", day: int = 1, quick: bool = False) -> dict:

@@ -57,14 +57,10 @@ def unrepeatable(x, y):
 @pytest.mark.parametrize(
     "planted, message",
     [
-        (wrong_value, "values"),
-        (wrong_strides, "metadata"),
-        (written_operand, "operand 0"),
-        (overrun, "operand 0"),
-        (unpredicted, "Meta kernel"),
-        (unrepeatable, "other bits"),
+        (wrong_value, "values"), (wrong_strides, "metadata"), (written_operand, "operand 0"), (overrun, "operand 0"),
+        (unpredicted, "Meta kernel"), (unrepeatable, "other bits"),
     ],
-)
+)  # fmt: skip
 def test_planted_faults_are_noticed(planted, message):
     call = dataclasses.replace(rooms()["elementwise"].calls()["mul"], ours=planted)
     found = []

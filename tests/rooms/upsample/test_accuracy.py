@@ -13,9 +13,11 @@ import random
 import pytest
 import torch
 
+from benchmarks.references.upsample import aten_cuda_windows_agree, axes_of, same_in_every_kernel, source_index
+
 from ...cases import tensors
 from ...cases.samples.upsample_samples import FEW
-from ...cases.upsample import MODES, aten_cuda_windows_agree, axes_of, same_in_every_kernel, source_index
+from ...cases.upsample import MODES
 from ...support.compare import Failures, different_bits
 from ...support.params import each_device, kept, thinned
 
