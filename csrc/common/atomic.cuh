@@ -115,8 +115,8 @@ __device__ __forceinline__ void atomic_add(T* address, T value, const T* first, 
 }
 
 // Adds a vector at an aligned address. On sm_90, 16 bytes of f32, fp16 or bf16 take one instruction
-// (red.add.v4). Other vectors are added as pairs of halves, as 4-byte words of narrow integers, or
-// element by element.
+// (red.add.v4), and 32 bytes two. Other vectors are added as pairs of halves, as 4-byte words of
+// narrow integers, or element by element.
 template <typename T, int N>
 __device__ __forceinline__ void atomic_add_vec(T* aligned, const Vec<T, N>& vec) {
 #if __CUDA_ARCH__ >= 900
@@ -142,6 +142,14 @@ __device__ __forceinline__ void atomic_add_vec(T* aligned, const Vec<T, N>& vec)
       asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(aligned),
                    "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
                    : "memory");
+    }
+  } else if constexpr (sizeof(T) * N == 2 * kAccessBytes) {
+    Vec<T, N / 2> half;
+#pragma unroll
+    for (int from = 0; from < N; from += N / 2) {
+#pragma unroll
+      for (int i = 0; i < N / 2; ++i) half.values[i] = vec.values[from + i];
+      atomic_add_vec(aligned + from, half);
     }
   } else if constexpr (sizeof(T) < 4 && sizeof(T) * N >= 4 && !std::is_same_v<T, Bool>) {
     constexpr int kWords = sizeof(T) * N / 4;

@@ -21,23 +21,23 @@ struct Plan {
 
 inline Path choose_path(const Problem& problem, const Layout& layout, const Device& device,
                         const Tuning& tuning) {
+  if (problem.wide_self) return Path::kAtomic;
   if (takes_lines(problem, layout, device, tuning)) return Path::kLines;
   if (takes_few_bins(problem, layout, tuning)) return Path::kBins;
   return takes_sorting(problem, layout, tuning) ? Path::kSorted : Path::kAtomic;
 }
 
-// Whether half types in mode accurate are added in float32, in a copy of self: instead of a sort,
-// source and self are converted, and self is converted back.
+// Whether half types in mode accurate are added to a copy of self in float32, instead of sorted.
 inline bool adds_in_float32(const Problem& problem, const Device& device, const Tuning& tuning) {
   if (problem.mode != Mode::kAccurate || !is_half(problem.dtype)) return false;
   const Layout layout = make_layout(problem);
   if (choose_path(problem, layout, device, tuning) != Path::kSorted) return false;
-  constexpr double kTwoLaunches = 10e6;  // their time in bytes
+  constexpr double kTwoLaunches = 10e6;  // their time in bytes: self is converted, and back
   const auto slice =
       static_cast<double>(layout.inner.size) * static_cast<double>(layout.outer_size);
   const auto entries = static_cast<double>(problem.entries);
   const auto bins = static_cast<double>(problem.bins);
-  const double converted = 6 * slice * entries + 12 * slice * bins + kTwoLaunches;
+  const double converted = 12 * slice * bins + kTwoLaunches;
   return converted + 4 * tuning.added_traffic * slice * entries <
          2 * slice * entries + tuning.sort_traffic + tuning.sort_entry_traffic * entries;
 }
@@ -52,6 +52,7 @@ inline Plan plan_part(Path path, const Problem& part, const Layout& layout, cons
     case Path::kLines:
       return {part.dtype, plan_lines(part, layout, device)};
     case Path::kAtomic:
+      if (part.wide_self) break;
       if (aggregates(part, layout, tuning))
         return {part.dtype, plan_tiles(part, layout, device, tuning)};
       if (may_queue_up(part, layout, tuning)) return {part.dtype, plan_hot(part, layout, device)};

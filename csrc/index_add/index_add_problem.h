@@ -44,6 +44,7 @@ struct Problem {
   const void* source = nullptr;   // [.., entries, ..]
   const void* index = nullptr;    // [entries]
   DType dtype = DType::kFloat32;  // real: complex numbers are a dimension of two parts
+  bool wide_self = false;         // self is float32 and source a half type, in mode fast
   bool long_index = true;         // int64, else int32
   Mode mode = Mode::kFast;
   ScalarValue alpha;
@@ -56,7 +57,7 @@ struct Problem {
   Dim dims[kMaxDims];  // any order, sizes positive
 };
 
-// Without alpha, which no plan depends on.
+// Without alpha, which no plan depends on, and wide_self, which has one plan.
 template <Described<Problem> P, typename F>
 void describe(P& problem, F&& f) {
   f("self", problem.self);
@@ -91,6 +92,10 @@ constexpr size_t sum_bytes(DType dtype) {
 
 inline bool is_inexact(DType dtype) { return category_of(dtype) == Category::kFloat; }
 inline bool is_half(DType dtype) { return is_inexact(dtype) && size_of(dtype) == 2; }
+
+inline DType self_dtype(const Problem& problem) {
+  return problem.wide_self ? DType::kFloat32 : problem.dtype;
+}
 
 // Whether sums must be added in a fixed order.
 inline bool is_ordered(const Problem& problem) {

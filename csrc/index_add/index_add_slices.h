@@ -9,7 +9,7 @@ namespace gpuopt::index_add {
 inline Problem slice(const Problem& problem, int dim, int64_t first, int64_t size) {
   Problem part = problem;
   const Dim& whole = problem.dims[dim];
-  part.self = moved(problem.self, first * whole.self_stride, problem.dtype);
+  part.self = moved(problem.self, first * whole.self_stride, self_dtype(problem));
   part.source = moved(problem.source, first * whole.source_stride, problem.dtype);
   part.dims[dim].size = size;
   return part;

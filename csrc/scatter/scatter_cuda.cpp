@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
+#include <vector>
+
 #include "binding/cuda_launch.h"
 #include "binding/plain.h"
 #include "binding/unfilled.h"
@@ -15,7 +17,8 @@
 namespace gpuopt::scatter {
 namespace {
 
-using segment::is_extremum;
+// Whether sums may be added in any order.
+bool may_add() { return !at::globalContext().deterministicAlgorithms(); }
 
 // Slices as kernels read them: [batches][entries][features], with the features side by side.
 struct Slices {
@@ -65,7 +68,8 @@ std::optional<Plan> small_plan(const char* name, const Scatter& op, const Call& 
   problem.entry_stride = slices.entry_stride;
   problem.batch_stride = slices.batch_stride;
   const Device device = current_device();
-  return is_small(problem, device) ? std::optional(plan(problem, device)) : std::nullopt;
+  const bool is_added = call.reduce == rows::Reduce::kSum && op.src.element_size() > 2 && may_add();
+  return is_small(problem, is_added, device) ? std::optional(plan(problem, device)) : std::nullopt;
 }
 
 // The entries are sorted by bin. Each result is then written once, in the order of its entries.
@@ -91,20 +95,25 @@ void reduce_sorted(const char* name, const Scatter& op, const Call& checked, con
   if (arg.defined()) arg.copy_(places);
 }
 
-// Additions in any order. Half types are added in float32.
-void add_up(const Scatter& op, const Call& checked, const Tensor& out) {
-  out.zero_();
-  at::Tensor written = out;
-  const auto add = [&](at::Tensor& to, const Tensor& slices, int64_t dim) {
-    call(Inplace<IndexAdd>{{to, dim, op.index, slices, 1, "accurate"}, to});
-  };
-  add(written, op.src, checked.dim);
-  if (checked.reduce != rows::Reduce::kMean) return;
-  Tensor counts = at::zeros({op.bins.expect_int()}, op.index.options().dtype(at::kLong));
-  add(counts, at::ones({1}, counts.options()).expand({op.index.numel()}), 0);
-  std::vector<int64_t> shape(static_cast<size_t>(out.dim() - checked.dim), 1);
-  shape[0] = -1;
-  written.div_(counts.clamp_min_(1).view(shape));
+// Adds in any order. A mean in a half type is divided before it is rounded.
+void add_up(const char* name, const Scatter& op, const Call& checked,
+            index_add::Additions additions, const Tensor& out) {
+  const bool is_wide = additions == index_add::Additions::kInFloat32;
+  Tensor sums = is_wide ? at::zeros(out.sizes(), out.options().dtype(at::kFloat)) : out.zero_();
+  if (is_wide) {
+    index_add::add_to_float32(name, sums, checked.dim, op.index, op.src);
+  } else {
+    call(Inplace<IndexAdd>{{sums, checked.dim, op.index, op.src, 1, "accurate"}, sums});
+  }
+  if (checked.reduce == rows::Reduce::kMean) {
+    Tensor counts = at::zeros({op.bins.expect_int()}, op.index.options().dtype(at::kLong));
+    const Tensor ones = at::ones({1}, counts.options()).expand({op.index.numel()});
+    call(Inplace<IndexAdd>{{counts, 0, op.index, ones, 1, "fast"}, counts});
+    std::vector<int64_t> shape(static_cast<size_t>(out.dim() - checked.dim), 1);
+    shape[0] = -1;
+    sums.div_(counts.clamp_min_(1).view(shape));
+  }
+  if (is_wide) out.copy_(sums);
 }
 
 void reduce_to(const char* name, const Scatter& op, const Call& call, const Tensor& out,
@@ -120,14 +129,17 @@ void reduce_to(const char* name, const Scatter& op, const Call& call, const Tens
     check_launch(name, launch(*plan, c10::cuda::getCurrentCUDAStream()));
     return;
   }
-  // A mean in a half type would be rounded twice.
-  const bool may_add = call.reduce == rows::Reduce::kSum ||
-                       (call.reduce == rows::Reduce::kMean && op.src.element_size() > 2);
-  if (may_add && !at::globalContext().deterministicAlgorithms()) {
-    add_up(op, call, out);
-  } else {
-    reduce_sorted(name, op, call, slices, out, arg);
+  const bool is_sum = call.reduce == rows::Reduce::kSum;
+  if (may_add() && (is_sum || call.reduce == rows::Reduce::kMean)) {
+    using index_add::Additions;
+    const Additions additions = index_add::additions(name, out, call.dim, op.index, op.src);
+    const bool is_rounded = op.src.element_size() == 2 && additions == Additions::kDirect;
+    if (is_sum || (additions != Additions::kSorted && !is_rounded)) {
+      add_up(name, op, call, additions, out);
+      return;
+    }
   }
+  reduce_sorted(name, op, call, slices, out, arg);
 }
 
 void check_cuda(const char* name, const Scatter& op) {

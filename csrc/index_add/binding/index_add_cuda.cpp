@@ -37,11 +37,12 @@ DType real_dtype(DType dtype) {
   }
 }
 
-// `self` is the tensor that is added to.
+// `self` is the tensor that is added to. It may be float32 where the source is a half type.
 Problem make_problem(const Call& call, const Tensor& self) {
   const auto& [_, dim, index, source, alpha, mode] = call.op;
-  const DType dtype = to_dtype(call.name, self.scalar_type());
+  const DType dtype = to_dtype(call.name, source.scalar_type());
   Problem problem;
+  problem.wide_self = self.scalar_type() != source.scalar_type();
   problem.self = self.mutable_data_ptr();
   problem.source = source.const_data_ptr();
   problem.index = index.const_data_ptr();
@@ -86,6 +87,16 @@ void add_scaled(const Tensor& self, const Call& call) {
   add_to(self, with_source(op.source.mul(op.alpha), Scalar(1)));
 }
 
+void launch_parts(const char* op, const Problem& problem) {
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+  TensorWorkspace workspace;
+  const auto launch_part = [&](const Plan& plan) {
+    workspace.release();
+    return launch(plan, workspace, stream);
+  };
+  check_launch(op, for_each_plan(problem, current_device(), limits<Tuning>(), launch_part));
+}
+
 void add_to(const Tensor& self, const Call& call) {
   const Scalar& alpha = call.op.alpha;
   if (call.op.source.numel() == 0) return;
@@ -95,23 +106,13 @@ void add_to(const Tensor& self, const Call& call) {
   }
   const Problem problem = make_problem(call, self);
   record("index_add", problem);
-  const Device device = current_device();
-  if (adds_in_float32(problem, device, limits<Tuning>())) {
-    const auto& op = call.op;
+  if (adds_in_float32(problem, current_device(), limits<Tuning>())) {
     const Tensor wide = self.to(at::toOpMathType(self.scalar_type()));
-    add_to(wide, {call.name,
-                  {wide, op.dim, op.index, op.source.to(wide.scalar_type()), alpha, op.mode},
-                  Mode::kFast});
+    launch_parts(call.name, make_problem({call.name, call.op, Mode::kFast}, wide));
     self.copy_(wide);
-    return;
+  } else {
+    launch_parts(call.name, problem);
   }
-  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
-  TensorWorkspace workspace;
-  const auto launch_part = [&](const Plan& plan) {
-    workspace.release();
-    return launch(plan, workspace, stream);
-  };
-  check_launch(call.name, for_each_plan(problem, device, limits<Tuning>(), launch_part));
 }
 
 // What only a CUDA call is checked for. An `out` that is not defined is not part of the call.
@@ -168,4 +169,21 @@ TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
 }
 
 }  // namespace
+
+Additions additions(const char* op, const Tensor& self, int64_t dim, const Tensor& index,
+                    const Tensor& source) {
+  const IndexAdd accurate{self, dim, index, source, 1, "accurate"};
+  const Problem problem = make_problem({op, accurate, Mode::kAccurate}, self);
+  const Device device = current_device();
+  const Tuning tuning = limits<Tuning>();
+  if (adds_in_float32(problem, device, tuning)) return Additions::kInFloat32;
+  const Path path = choose_path(problem, make_layout(problem), device, tuning);
+  return path == Path::kSorted ? Additions::kSorted : Additions::kDirect;
+}
+
+void add_to_float32(const char* op, const Tensor& self, int64_t dim, const Tensor& index,
+                    const Tensor& source) {
+  launch_parts(op, make_problem({op, {self, dim, index, source, 1, "fast"}, Mode::kFast}, self));
+}
+
 }  // namespace gpuopt::index_add

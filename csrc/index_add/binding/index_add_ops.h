@@ -18,4 +18,15 @@ struct IndexAdd {
   std::string_view mode;
 };
 
+namespace index_add {
+
+// How mode accurate adds on CUDA.
+enum class Additions : uint8_t { kDirect, kInFloat32, kSorted };
+Additions additions(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index,
+                    const at::Tensor& source);
+// Adds slices of a half type to slices of a float32 tensor, in any order.
+void add_to_float32(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index,
+                    const at::Tensor& source);
+
+}  // namespace index_add
 }  // namespace gpuopt

@@ -28,6 +28,16 @@ struct UnitOrigin {
   }
 };
 
+// Values as another type, which holds them exactly.
+template <typename To, typename T, int V>
+__device__ __forceinline__ Vec<To, V> converted(const Vec<T, V>& vec) {
+  if constexpr (std::is_same_v<To, T>) return vec;
+  Vec<To, V> result;
+#pragma unroll
+  for (int i = 0; i < V; ++i) result.values[i] = from_compute<To>(to_compute(vec.values[i]));
+  return result;
+}
+
 // Adds a vector of values to memory.
 template <typename T, int V>
 __device__ __forceinline__ void add_vec(const AtomicArgs& args, T* address, const Vec<T, V>& vec) {
@@ -39,15 +49,16 @@ __device__ __forceinline__ void add_vec(const AtomicArgs& args, T* address, cons
   }
 }
 
-// The N units of a thread, `step` apart: their values, bins and addresses.
-template <typename T, int V, int N>
+// The N units of a thread, `step` apart: their values, bins and addresses. `To` is the type of
+// self.
+template <typename T, int V, int N, typename To>
 struct Addends {
   int count;  // units that exist
   RawVec<T, V> vecs[N];
   int64_t bins[N];
   uint32_t entries[N];
   uint32_t at[N];  // position of the first value in its row
-  T* to[N];        // address in bin 0
+  To* to[N];       // address in bin 0
 
   // Loads units number, number + step, ... below `end`, counted from the origin.
   __device__ __forceinline__ Addends(const AtomicArgs& args, const UnitOrigin& origin,
@@ -70,17 +81,21 @@ struct Addends {
       const Offsets offsets = outer_offsets(args.outer, outer);
       vecs[u].load(static_cast<const T*>(args.source) + offsets.source + entry * args.entry_stride +
                    at[u] * args.source_inner_stride);
-      to[u] = static_cast<T*>(args.self) + offsets.self + at[u] * args.self_inner_stride;
+      to[u] = static_cast<To*>(args.self) + offsets.self + at[u] * args.self_inner_stride;
     }
     args.index.load(entries, count, bins);
     args.index.check(count, bins);
   }
 
+  __device__ __forceinline__ Vec<To, V> values(int u) const {
+    return converted<To>(vecs[u].values());
+  }
+
   __device__ __forceinline__ void add(const AtomicArgs& args, int u, Sum<T> alpha) {
-    Vec<T, V> vec = vecs[u].values();
+    Vec<To, V> vec = values(u);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      vec.values[i] = from_compute<T>(scaled(to_compute(vec.values[i]), alpha));
+      vec.values[i] = from_compute<To>(scaled(to_compute(vec.values[i]), alpha));
     }
     add_vec(args, to[u] + bins[u] * args.bin_stride, vec);
   }
@@ -119,14 +134,14 @@ __device__ __forceinline__ uint32_t lanes_alike(const void* address, bool valid)
 
 // blockIdx numbers ranges of block_units units. Vectors of a warp with one destination become one
 // addition, because additions to one row take 2.4 ns each on an H200.
-template <typename T, int V>
+template <typename T, int V, typename To>
 __global__ __launch_bounds__(kAtomicThreads, 4) void add_atomically(const AtomicArgs args,
                                                                     uint32_t block_units) {
   const uint64_t first = uint64_t{blockIdx.x} * block_units;
   const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{block_units}));
   const UnitOrigin origin(args, first);
   grid_dependency_wait();
-  Addends<T, V, kAtomicUnroll> addends(args, origin, threadIdx.x, kAtomicThreads, end);
+  Addends<T, V, kAtomicUnroll, To> addends(args, origin, threadIdx.x, kAtomicThreads, end);
   launch_dependents();
   const auto alpha = from_scalar<Sum<T>>(args.alpha);
 #pragma unroll
@@ -134,9 +149,9 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_atomically(const Atomic
     if constexpr (V * sizeof(T) == kAccessBytes && V > 1) {
       if (u * kAtomicThreads >= block_units) break;
       const bool valid = u < addends.count;
-      T* address = valid ? addends.to[u] + addends.bins[u] * args.bin_stride : nullptr;
-      Sums<T, V> sums;
-      if (valid) sums.add(addends.vecs[u].values(), alpha);
+      To* address = valid ? addends.to[u] + addends.bins[u] * args.bin_stride : nullptr;
+      Sums<To, V> sums;
+      if (valid) sums.add(addends.values(u), alpha);
       if (sum_lanes(sums, lanes_alike(address, valid))) add_sums(args, address, sums);
     } else {
       if (u < addends.count) addends.add(args, u, alpha);
@@ -192,22 +207,22 @@ struct BlockSums {
 // The same for units of less than 16 bytes. If no warp of a block has several first units with one
 // destination, each unit is added by itself. Otherwise warps sum the units with one destination,
 // and the block sums all units with a destination that a warp has several times.
-template <typename T, int V>
+template <typename T, int V, typename To>
 __global__ __launch_bounds__(kAtomicThreads, 4) void add_block_sums(const AtomicArgs args,
                                                                     uint32_t block_units) {
-  using Table = BlockSums<T, V>;
+  using Table = BlockSums<To, V>;
   __shared__ Table table;
   const uint64_t first = uint64_t{blockIdx.x} * block_units;
   const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{block_units}));
   const UnitOrigin origin(args, first);
   grid_dependency_wait();
-  Addends<T, V, kAtomicUnroll> addends(args, origin, threadIdx.x, kAtomicThreads, end);
+  Addends<T, V, kAtomicUnroll, To> addends(args, origin, threadIdx.x, kAtomicThreads, end);
   launch_dependents();
-  T* const self = reinterpret_cast<T*>(args.first_byte);
+  To* const self = reinterpret_cast<To*>(args.first_byte);
   const auto alpha = from_scalar<Sum<T>>(args.alpha);
   const auto destination_of = [&](int u) {
     if (u >= addends.count) return Table::kNone;
-    const T* address = addends.to[u] + addends.bins[u] * args.bin_stride;
+    const To* address = addends.to[u] + addends.bins[u] * args.bin_stride;
     return static_cast<uint32_t>(static_cast<uint64_t>(address - self) / V);
   };
   const auto lanes_of = [&](uint32_t destination) {
@@ -228,14 +243,14 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_block_sums(const Atomic
   __syncthreads();
 
   // Sum the units of a warp with one destination.
-  Sums<T, V> sums[kAtomicUnroll];
+  Sums<To, V> sums[kAtomicUnroll];
   uint32_t destinations[kAtomicUnroll];
 #pragma unroll
   for (int u = 0; u < kAtomicUnroll; ++u) {
     destinations[u] = Table::kNone;
     if (u * kAtomicThreads >= block_units) continue;
     destinations[u] = destination_of(u);
-    if (u < addends.count) sums[u].add(addends.vecs[u].values(), alpha);
+    if (u < addends.count) sums[u].add(addends.values(u), alpha);
     const uint32_t alike = lanes_of(destinations[u]);
     if (!sum_lanes(sums[u], alike)) {
       destinations[u] = Table::kNone;
@@ -257,25 +272,33 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_block_sums(const Atomic
   __syncthreads();
   for (uint32_t slot = threadIdx.x; slot < Table::kSlots; slot += kAtomicThreads) {
     if (table.destinations[slot] == Table::kNone) continue;
-    Sums<T, V> total;
+    Sums<To, V> total;
 #pragma unroll
     for (int i = 0; i < V; ++i) total.values[i] = table.sums[slot * V + i];
     add_sums(args, self + int64_t{table.destinations[slot]} * V, total);
   }
 }
 
-template <typename T>
-cudaError_t launch(const AtomicPlan& plan, Workspace&, cudaStream_t stream) {
+template <typename T, typename To>
+cudaError_t launch_atomic(const AtomicPlan& plan, cudaStream_t stream) {
   return with_values<T>(plan.values, [&](auto values) {
     if constexpr (sizeof(T) * values < kAccessBytes && !std::is_same_v<T, Bool>) {
       if (plan.block_sums) {
-        return launch_kernel(add_block_sums<T, values>, plan.shape, stream, plan.args,
+        return launch_kernel(add_block_sums<T, values, To>, plan.shape, stream, plan.args,
                              plan.block_units);
       }
     }
-    return launch_kernel(add_atomically<T, values>, plan.shape, stream, plan.args,
+    return launch_kernel(add_atomically<T, values, To>, plan.shape, stream, plan.args,
                          plan.block_units);
   });
+}
+
+template <typename T>
+cudaError_t launch(const AtomicPlan& plan, Workspace&, cudaStream_t stream) {
+  if constexpr (kIsHalf<T>) {
+    if (plan.wide_self) return launch_atomic<T, float>(plan, stream);
+  }
+  return launch_atomic<T, T>(plan, stream);
 }
 
 }  // namespace gpuopt::index_add

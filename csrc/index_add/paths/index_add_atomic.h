@@ -63,6 +63,7 @@ struct AtomicArgs {
 struct AtomicPlan {
   int values = 1;
   bool block_sums = false;  // blocks sum units with one destination
+  bool wide_self = false;   // self is float32 and source a half type
   AtomicArgs args;
   uint32_t block_units = 0;
   LaunchShape shape;
@@ -146,7 +147,7 @@ inline AtomicArgs make_atomic_args(const Problem& problem, const Layout& layout,
     reach += (layout.outer[d].size - 1) * layout.outer[d].self_stride;
   }
   args.first_byte = reinterpret_cast<uint64_t>(problem.self);
-  args.end_byte = args.first_byte + static_cast<uint64_t>(reach) * size_of(problem.dtype);
+  args.end_byte = args.first_byte + static_cast<uint64_t>(reach) * size_of(self_dtype(problem));
   args.entries = static_cast<uint32_t>(problem.entries);
   const int64_t units = ceil_div<int64_t>(layout.inner.size, values);
   args.units = divide_by(units);
@@ -158,9 +159,10 @@ inline AtomicArgs make_atomic_args(const Problem& problem, const Layout& layout,
 // destinations have several units in each block by chance: sums of (253) += (20589) in bf16 take
 // 37, single additions 17.
 inline bool has_block_sums(const Problem& problem, const AtomicPlan& plan, const Tuning& tuning) {
-  const auto bytes = size_of(problem.dtype) * static_cast<size_t>(plan.values);
-  const uint64_t destinations = (plan.args.end_byte - plan.args.first_byte) / bytes;
-  return bytes < kAccessBytes && problem.dtype != DType::kBool &&
+  const auto values = static_cast<size_t>(plan.values);
+  const uint64_t destinations =
+      (plan.args.end_byte - plan.args.first_byte) / (size_of(self_dtype(problem)) * values);
+  return size_of(problem.dtype) * values < kAccessBytes && problem.dtype != DType::kBool &&
          problem.entries >= tuning.min_block_sums && destinations >= kMinDestinations &&
          destinations < UINT32_MAX;
 }
@@ -169,6 +171,7 @@ inline AtomicPlan plan_atomic(const Problem& problem, const Layout& layout, cons
                               const Tuning& tuning, int values) {
   AtomicPlan plan;
   plan.values = values;
+  plan.wide_self = problem.wide_self;
   plan.args = make_atomic_args(problem, layout, plan.values);
   plan.block_sums = has_block_sums(problem, plan, tuning);
   // In a small problem each thread has one unit, so that no unit waits for another.

@@ -71,8 +71,7 @@ inline bool takes_few_bins(const Problem& problem, const Layout& layout, const T
   const int64_t repeats = queues || !may_add ? 4 : 32;
   return width <= (queues ? kMaxQueuedBinRow : kMaxBinRow) && problem.bins > 0 &&
          problem.bins <= kMaxBinBytes / (bytes * width) &&
-         problem.entries >= repeats * problem.bins &&
-         (queues || values >= tuning.min_bin_values) &&
+         problem.entries >= repeats * problem.bins && (queues || values >= tuning.min_bin_values) &&
          problem.entries <= kMaxIndex32 / kMaxQueuedBinRow;
 }
 

@@ -142,7 +142,8 @@ __global__ __launch_bounds__(kAtomicThreads,
     return num_hot > 0 ? hot.number_of(static_cast<uint32_t>(bin)) : HotBins::kNone;
   };
   for (uint32_t start = 0; start < valid; start += kAtomicThreads * kAtomicUnroll) {
-    Addends<T, V, kAtomicUnroll> addends(args, origin, start + threadIdx.x, kAtomicThreads, valid);
+    Addends<T, V, kAtomicUnroll, T> addends(args, origin, start + threadIdx.x, kAtomicThreads,
+                                            valid);
     const auto sum_of = [&](int u, uint32_t number) {
       const uint32_t copy = number * kHotCopies + addends.entries[u] % kHotCopies;
       return sums + copy * width + addends.at[u];

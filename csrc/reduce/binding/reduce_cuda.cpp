@@ -1,8 +1,12 @@
 // The CUDA implementations of gpuopt::reduce_sum, reduce_mean, reduce_max and reduce_min. Each
 // checks its arguments, describes them as a Problem, and launches its plan.
 #include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <optional>
 #include <vector>
 
 #include "binding/cuda_launch.h"
@@ -68,6 +72,80 @@ int64_t values_per_result(const Tensor& self, const Reduction& reduction) {
   return count;
 }
 
+// Launches the plan of values that are reduced at once.
+template <typename Op>
+void launch_reduction(const Tensor& self, const Reduction& reduction, double divisor,
+                      const Tensor& out) {
+  Tensor values = self;
+  Problem problem = make_problem<Op>(values, reduction, out);
+  if (slices_of(problem) > kMostSlices) {
+    values = in_rows(values, reduction);
+    problem = make_problem<Op>(values, reduction, out);
+  }
+  problem.divisor = divisor;
+  record("reduce", problem);
+  TensorWorkspace workspace;
+  check_launch(name_of<Op>(), launch(make_plan(problem, current_device()), workspace,
+                                     c10::cuda::getCurrentCUDAStream()));
+}
+
+// Where kept and reduced dimensions alternate in memory, blocks read short pieces far apart. So the
+// largest group of neighbouring reduced dimensions is reduced first, if this leaves few values:
+// (33,25,257,257) in bf16 over dims 0 and 2 takes 217 us at once, and ATen 121 (H200).
+constexpr int64_t kFirstValues = 8;         // of a result of the first step, at least
+constexpr size_t kSmallestSteps = 4 << 20;  // bytes
+constexpr int64_t kLongPiece = 512;         // bytes that are reduced side by side
+
+// The dimensions that are reduced first, if there are two steps.
+std::optional<DimMask> first_step(const Tensor& self, const Reduction& reduction) {
+  // Values are rounded to a half type before they are added.
+  const bool is_rounded =
+      self.scalar_type() != reduction.dtype && at::toOpMathType(reduction.dtype) != reduction.dtype;
+  if (self.nbytes() < kSmallestSteps || self.dim() > DimMask::kMaxRank || is_rounded) {
+    return std::nullopt;
+  }
+  std::vector<int64_t> order;  // from the outermost dimension in memory
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (self.size(d) > 1) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); });
+  DimMask largest;
+  int64_t most = 0, groups = 0, piece = 0;
+  for (auto first = order.begin(); first != order.end();) {
+    const bool is_reduced = reduction.mask[*first];
+    const auto last = std::find_if(first, order.end(),
+                                   [&](int64_t d) { return reduction.mask[d] != is_reduced; });
+    DimMask group;
+    int64_t values = 1;
+    for (; first != last; ++first) group.set(*first), values *= self.size(*first);
+    piece = is_reduced ? values * static_cast<int64_t>(self.element_size()) : 0;
+    if (!is_reduced) continue;
+    ++groups;
+    if (values > most) largest = group, most = values;
+  }
+  const bool is_apart = groups > 1 && piece < kLongPiece;
+  return is_apart && most >= kFirstValues ? std::optional(largest) : std::nullopt;
+}
+
+// The sums of the first step have the dtype in which kernels add. They lie in memory as self.
+template <typename Op>
+Tensor reduced_first(const Tensor& self, const DimMask& mask, at::ScalarType dtype) {
+  Reduction step;
+  step.mask = mask;
+  step.dtype = Extremum<Op> ? dtype : at::toOpMathType(dtype);
+  for (int64_t d = 0; d < self.dim(); ++d) step.shape.push_back(mask[d] ? 1 : self.size(d));
+  std::vector<int64_t> order(self.dim()), strides(self.dim());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return self.stride(a) < self.stride(b); });
+  int64_t values = 1;
+  for (const int64_t d : order) strides[d] = values, values *= step.shape[d];
+  const Tensor out = at::empty_strided(step.shape, strides, self.options().dtype(step.dtype));
+  launch_reduction<Op>(self, step, 1, out);
+  return out;
+}
+
 // Empty sums are 0 and empty means NaN. check() has refused empty extrema.
 template <typename Op>
 void reduce_into(const Op& op, const Reduction& reduction, const Tensor& out) {
@@ -80,17 +158,19 @@ void reduce_into(const Op& op, const Reduction& reduction, const Tensor& out) {
   }
   check_memory(name_of<Op>(), {{"input", self}, {"out", out}});
   const c10::cuda::CUDAGuard guard(self.device());
-  Tensor values = is_converted(self.scalar_type()) ? self.to(reduction.dtype) : self;
-  Problem problem = make_problem<Op>(values, reduction, out);
-  if (slices_of(problem) > kMostSlices) {
-    values = in_rows(values, reduction);
-    problem = make_problem<Op>(values, reduction, out);
+  const Tensor values = is_converted(self.scalar_type()) ? self.to(reduction.dtype) : self;
+  const double divisor = kIsMean<Op> ? static_cast<double>(count) : 1;
+  if (const auto mask = first_step(values, reduction)) {
+    const Tensor steps = reduced_first<Op>(values, *mask, reduction.dtype);
+    Reduction rest = reduction;
+    rest.dtype = steps.scalar_type();
+    const bool is_rounded = rest.dtype != reduction.dtype;
+    const Tensor wide = is_rounded ? unfilled(out.sizes(), steps.options()) : out;
+    launch_reduction<Op>(steps, rest, divisor, wide);
+    if (is_rounded) out.copy_(wide);
+    return;
   }
-  if (kIsMean<Op>) problem.divisor = static_cast<double>(count);
-  record("reduce", problem);
-  TensorWorkspace workspace;
-  check_launch(name_of<Op>(), launch(make_plan(problem, current_device()), workspace,
-                                     c10::cuda::getCurrentCUDAStream()));
+  launch_reduction<Op>(values, reduction, divisor, out);
 }
 
 // Refuses dtypes that no kernel supports. Must be called before out is written or resized.
