@@ -149,6 +149,7 @@ def reduce_sum(
     dtype: dtype | None = None,
     out: Tensor,
 ) -> Tensor: ...
+def scatter(src: Tensor, dim: int, index: Tensor, bins: int, reduce: str = "sum") -> Tensor: ...
 def sddmm(
     ptr: Tensor,
     index: Tensor | None,

@@ -119,23 +119,23 @@ struct Found {
         const bool is_found = i < valid && bins[i] >= first_bin && bins[i] < first_bin + args.rows;
         const uint32_t lanes = __ballot_sync(0xffffffffu, is_found);
         if (lanes == 0) continue;
-        uint32_t place = lane == 0 ? atomicAdd(&count, __popc(lanes)) : 0;
-        place = __shfl_sync(0xffffffffu, place, 0) + __popc(lanes & ((1u << lane) - 1));
+        uint32_t at = lane == 0 ? atomicAdd(&count, __popc(lanes)) : 0;
+        at = __shfl_sync(0xffffffffu, at, 0) + __popc(lanes & ((1u << lane) - 1));
         if (is_found) {
-          words[place] = static_cast<uint32_t>(bins[i] - first_bin) << 16 | entries[i];
+          words[at] = static_cast<uint32_t>(bins[i] - first_bin) << 16 | entries[i];
         }
       }
     }
   }
 
-  // Sorts at most kMostRanked words. A word's place is the number of lower ones, and so is where a
-  // bin begins.
+  // Sorts at most kMostRanked words. A word's position is the number of lower ones, and so is where
+  // a bin begins.
   __device__ __forceinline__ void rank(const uint32_t* words) {
     const uint32_t word = threadIdx.x < count ? words[threadIdx.x] : 0, row = threadIdx.x << 16;
-    uint32_t place = 0, begin = 0;
+    uint32_t position = 0, begin = 0;
 #pragma unroll 8
-    for (uint32_t i = 0; i < count; ++i) place += words[i] < word, begin += words[i] < row;
-    if (threadIdx.x < count) entries[place] = static_cast<uint16_t>(word);
+    for (uint32_t i = 0; i < count; ++i) position += words[i] < word, begin += words[i] < row;
+    if (threadIdx.x < count) entries[position] = static_cast<uint16_t>(word);
     begins[threadIdx.x] = begin;
     if (threadIdx.x == 0) begins[kMaxRows] = count;
   }

@@ -84,7 +84,7 @@ TensorPair scatter_arg_vmap(const ScatterArg& op, const VmapLevel& level, const 
   const auto [out, arg] =
       call(ScatterArg{examples.src, examples.dim, examples.index, examples.bins, op.reduce});
   // Positions of all examples become positions of each.
-  const at::Scalar entries(op.src.sym_size(dim));
+  const at::Scalar entries(op.src.sym_size(dim).max(1));
   const Tensor positions = examples.folds ? at::where(arg.lt(0), arg, arg.remainder(entries)) : arg;
   return {examples.wrapped(out, level, count, op.bins),
           examples.wrapped(positions, level, count, op.bins)};
