@@ -15,7 +15,7 @@ ROOMS = sorted(limits.FAMILIES)
 UNPROVEN: dict[str, set[str]] = {
     "dot": {"blocks", "tile_bytes", "tile_row_bytes", "unsplit"},
     "elementwise": {"four_values"},
-    "index_add": {"max_parts", "sort_entry_traffic"},
+    "index_add": {"max_parts", "min_bin_values", "sort_entry_traffic"},
     "reduce": {
         "alone_threads",
         "once_below",

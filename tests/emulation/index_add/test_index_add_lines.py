@@ -41,7 +41,7 @@ def index_at(index: np.ndarray, dtype, offset: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("outer, bins, values, group", [(1, 1000, 4, 1), (3, 300, 4, 1), (9, 300, 1, 4), (17, 3, 1, 4)])
+@pytest.mark.parametrize("outer, bins, values, group", [(1, 600, 4, 1), (3, 120, 4, 1), (9, 300, 1, 4), (17, 3, 1, 4)])
 def test_few_bins(index_add, distribution, outer, bins, values, group):
     set_limits(index_add, min_bin_values=0)
     random = np.random.default_rng(bins)
@@ -53,7 +53,7 @@ def test_few_bins(index_add, distribution, outer, bins, values, group):
         assert (taken.splits > 1) == (outer == 1)
 
 
-@pytest.mark.parametrize("bins", [2, 16, 300, 6000])
+@pytest.mark.parametrize("bins", [2, 16, 300, 1100])
 @pytest.mark.parametrize("entries", [36000, 36003])
 @pytest.mark.parametrize("long", [True, False])
 def test_few_bins_by_vecs(index_add, bins, entries, long):
