@@ -7,7 +7,7 @@ index assigns to *bins* in any order are first grouped by bin; the groups are th
 
 - float16 and bfloat16 are computed in float32 and rounded once. Means count entries in integers, and means of integers round down.
 - On CUDA nothing synchronises with the host, unless ``dim_size`` has to be found. Results and gradients are bitwise reproducible, but
-  for sums and means of ``scatter_reduce`` over more than 8192 entries: these are added in any order, unless
+  for sums and means of ``scatter_reduce`` over more than 2048 entries: these are added in any order, unless
   ``torch.use_deterministic_algorithms(True)`` is set.
 - ``offsets`` must not descend. Entries in front of the first offset or behind the last one are in no segment: they do not count, and
   their gradients are 0. On CUDA nothing checks the values of ``offsets``; a wrong one gives a wrong result, but reads no foreign
@@ -177,8 +177,7 @@ def scatter_reduce(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Reduces the slices of ``src`` that ``index`` assigns to the same bin, as ``scatter`` of torch_scatter.
 
-    Few entries take one launch, which writes each result once. Large sums, and means of float32 and float64, are added in any order,
-    unless ``torch.use_deterministic_algorithms(True)`` is set. Others are grouped by bin (:func:`group_by`) and reduced in the order of
+    Few entries take one launch, which writes each result once. Larger sums and means are added in any order, unless ``torch.use_deterministic_algorithms(True)`` is set. Others are grouped by bin (:func:`group_by`) and reduced in the order of
     their entries, so they are bitwise reproducible.
 
     Args:

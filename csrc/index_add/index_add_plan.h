@@ -37,8 +37,9 @@ inline bool adds_in_float32(const Problem& problem, const Device& device, const 
       static_cast<double>(layout.inner.size) * static_cast<double>(layout.outer_size);
   const auto entries = static_cast<double>(problem.entries);
   const auto bins = static_cast<double>(problem.bins);
-  // Additions to one row queue up: (24,32) += (174885,32) in bf16 takes 154 so, and 64 sorted.
-  if (entries > 32 * bins) return false;
+  // Additions to one row queue up: (24,32) += (174885,32) in bf16 takes 154 so, and 64 sorted. The
+  // index is not known, so many entries are sorted in any case: all may name one row.
+  if (entries > 1000 * bins || entries > 1 << 17) return false;
   const double converted = 12 * slice * bins + kTwoLaunches;
   return converted + 4 * tuning.added_traffic * slice * entries <
          2 * slice * entries + tuning.sort_traffic + tuning.sort_entry_traffic * entries;

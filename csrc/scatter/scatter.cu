@@ -6,7 +6,7 @@ namespace gpuopt::scatter {
 namespace {
 
 template <typename T, int V>
-cudaError_t launch_units(const Plan& plan, cudaStream_t stream) {
+cudaError_t launch_values(const Plan& plan, cudaStream_t stream) {
   return plan.is_extremum
              ? launch_kernel(reduce_few<T, V, ExtremumState<T, V>>, plan.shape, stream, plan.args)
              : launch_kernel(reduce_few<T, V, SumState<T, V>>, plan.shape, stream, plan.args);
@@ -14,8 +14,12 @@ cudaError_t launch_units(const Plan& plan, cudaStream_t stream) {
 
 template <typename T>
 cudaError_t launch_type(const Plan& plan, cudaStream_t stream) {
-  return plan.in_vecs ? launch_units<T, kVecSize<T>>(plan, stream)
-                      : launch_units<T, 1>(plan, stream);
+  constexpr int kWord = 4 / static_cast<int>(sizeof(T));
+  if (plan.values == kVecSize<T>) return launch_values<T, kVecSize<T>>(plan, stream);
+  if constexpr (kWord > 1) {
+    if (plan.values == kWord) return launch_values<T, kWord>(plan, stream);
+  }
+  return launch_values<T, 1>(plan, stream);
 }
 
 }  // namespace

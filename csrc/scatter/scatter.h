@@ -40,9 +40,10 @@ struct Problem {
 constexpr int kThreadsLog2 = 9, kThreads = 1 << kThreadsLog2;
 constexpr int kMaxRows = kThreads;  // bins of a block
 constexpr int kMaxEntries = 8192;
-// Where additions in any order are an alternative: 2048 entries to (2708,128) in f32 take 4.6 in
-// one launch, 5.0 added and 5.8 in ATen. 4096 to (500,16) take 5.4, 4.4 and 4.2 (us, H200).
-constexpr int kMaxAdded = 2048;
+// Where a sum in any order is an alternative, which fills `out` and adds to it: 2048 entries to
+// (2708,128) in f32 take 4.3 in one launch, 5.1 added and 5.9 in ATen; 4096 to (500,16) 5.4, 4.5
+// and 4.3. In bf16, 4096 to (4096,256) take 7.3 and 14.9 (us, H200).
+constexpr int kMaxAdded = 2048, kMaxAddedHalves = 4096;
 constexpr int kLoads = 4;      // entries of the index that a thread has in flight
 constexpr int kMinBlocks = 2;  // of an SM, which limits the registers of a thread
 constexpr int kUnroll = 4;     // slices that a thread has in flight
@@ -70,7 +71,7 @@ struct Args {
 
 struct Plan {
   DType dtype;
-  bool in_vecs = false;  // slices are read in 16-byte vectors, else value by value
+  int values = 1;  // per access of a thread
   bool is_extremum = false;
   Args args;
   LaunchShape shape;
@@ -80,19 +81,29 @@ struct Plan {
 // often as there are blocks. Two launches, which fill `out` and add to it, take about 3.5 us
 // (H200); reading so many entries takes as long.
 constexpr int64_t kMaxReads = int64_t{1} << 22;
-// Where each block has few entries, filling `out` by another launch is faster than by so many
-// blocks of an SM.
+// Where each block has few entries, filling `out` by another launch is faster than so many blocks
+// of an SM.
 constexpr int64_t kMaxWaves = 8;
 
-inline Plan plan(const Problem& problem, const Device& device) {
+// Values of the widest access to which all slices are aligned: 16 bytes, 4 bytes or an element.
+inline int values_per_access(const Problem& problem) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
-  const int64_t vec = kAccessBytes / size;
-  Plan plan{problem.dtype};
-  plan.in_vecs = is_aligned(problem.src, kAccessBytes) && is_aligned(problem.out, kAccessBytes) &&
-                 problem.features % vec == 0 && problem.entry_stride % vec == 0 &&
-                 problem.batch_stride % vec == 0;
+  for (const int64_t bytes : {int64_t{kAccessBytes}, int64_t{4}}) {
+    if (bytes <= size) break;
+    const auto fits = [&](int64_t stride) { return stride * size % bytes == 0; };
+    const auto access = static_cast<size_t>(bytes);
+    if (is_aligned(problem.src, access) && is_aligned(problem.out, access) &&
+        fits(problem.features) && fits(problem.entry_stride) && fits(problem.batch_stride)) {
+      return static_cast<int>(bytes / size);
+    }
+  }
+  return 1;
+}
+
+inline Plan plan(const Problem& problem, const Device& device) {
+  Plan plan{problem.dtype, values_per_access(problem)};
   plan.is_extremum = problem.reduce == Reduce::kMax || problem.reduce == Reduce::kMin;
-  const int64_t units = plan.in_vecs ? problem.features / vec : problem.features;
+  const int64_t units = problem.features / plan.values;
   Args& args = plan.args;
   args.src = problem.src;
   args.out = problem.out;
@@ -127,11 +138,13 @@ inline Plan plan(const Problem& problem, const Device& device) {
   return plan;
 }
 
-// Whether one launch is the way to reduce so few entries. The caller may have a fast way for more
-// entries, which fills `out` and adds to it.
+// Whether one launch is the way to reduce so few entries. The caller may have a fast way for more.
 inline bool is_small(const Problem& problem, bool may_add, const Device& device) {
-  if (problem.entries > (may_add ? kMaxAdded : kMaxEntries) || problem.index.bins > kMaxReads ||
-      problem.batches > kMaxReads || problem.features > kMaxReads) {
+  const int64_t most = !may_add                      ? kMaxEntries
+                       : size_of(problem.dtype) == 2 ? kMaxAddedHalves
+                                                     : kMaxAdded;
+  if (problem.entries > most || problem.index.bins > kMaxReads || problem.batches > kMaxReads ||
+      problem.features > kMaxReads) {
     return false;
   }
   const Plan plan = scatter::plan(problem, device);

@@ -52,7 +52,8 @@ Tensor empty_bins(const Scatter& op, int64_t dim, at::ScalarType dtype) {
 }
 
 std::optional<Plan> small_plan(const char* name, const Scatter& op, const Call& call,
-                               const Slices& slices, const Tensor& out, const Tensor& arg) {
+                               const Slices& slices, bool is_added, const Tensor& out,
+                               const Tensor& arg) {
   if (call.reduce == rows::Reduce::kProd) return std::nullopt;
   Problem problem;
   problem.src = slices.tensor.const_data_ptr();
@@ -68,7 +69,6 @@ std::optional<Plan> small_plan(const char* name, const Scatter& op, const Call& 
   problem.entry_stride = slices.entry_stride;
   problem.batch_stride = slices.batch_stride;
   const Device device = current_device();
-  const bool is_added = call.reduce == rows::Reduce::kSum && op.src.element_size() > 2 && may_add();
   return is_small(problem, is_added, device) ? std::optional(plan(problem, device)) : std::nullopt;
 }
 
@@ -124,22 +124,28 @@ void reduce_to(const char* name, const Scatter& op, const Call& call, const Tens
     if (arg.defined()) arg.fill_(-1);
     return;
   }
+  using index_add::Additions;
   const Slices slices(op.src, call.dim);
-  if (const auto plan = small_plan(name, op, call, slices, out, arg)) {
+  const bool is_sum = call.reduce == rows::Reduce::kSum,
+             is_mean = call.reduce == rows::Reduce::kMean;
+  const Additions additions = may_add() && (is_sum || is_mean)
+                                  ? index_add::additions(name, out, call.dim, op.index, op.src)
+                                  : Additions::kSorted;
+  // A mean in a half type is divided before it is rounded.
+  const bool is_added = additions == Additions::kInFloat32 ||
+                        (additions == Additions::kDirect && (is_sum || op.src.element_size() > 2));
+  // A mean takes four more launches than a sum.
+  if (const auto plan = small_plan(name, op, call, slices, is_added && is_sum, out, arg)) {
     check_launch(name, launch(*plan, c10::cuda::getCurrentCUDAStream()));
     return;
   }
-  const bool is_sum = call.reduce == rows::Reduce::kSum;
-  if (may_add() && (is_sum || call.reduce == rows::Reduce::kMean)) {
-    using index_add::Additions;
-    const Additions additions = index_add::additions(name, out, call.dim, op.index, op.src);
-    const bool is_rounded = op.src.element_size() == 2 && additions == Additions::kDirect;
-    if (is_sum || (additions != Additions::kSorted && !is_rounded)) {
-      add_up(name, op, call, additions, out);
-      return;
-    }
+  // Where few bins have entries, the kernels of rows write all bins at once.
+  const bool is_sparse = op.bins.expect_int() > op.index.numel();
+  if (is_added || (is_sum && may_add() && !is_sparse)) {
+    add_up(name, op, call, additions, out);
+  } else {
+    reduce_sorted(name, op, call, slices, out, arg);
   }
-  reduce_sorted(name, op, call, slices, out, arg);
 }
 
 void check_cuda(const char* name, const Scatter& op) {
