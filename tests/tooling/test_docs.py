@@ -146,6 +146,8 @@ LACKING = {
     "csrc/segment/ladder/segment_ladder.cu": "the kernels are those of spmm, which has a ladder",
     "csrc/selective_scan/ladder/selective_scan_ladder.cu": "no step between a loop and the kernel is worth a measurement",
     "benchmarks/rooms/index_select.py": "index_add.py measures gathers",
+    "csrc/scatter/ladder/scatter_ladder.cu": "one kernel; the ladder of index_add has the steps of additions",
+    "benchmarks/rooms/scatter.py": "segment.py measures reductions at an index",
 }
 
 
