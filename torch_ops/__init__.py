@@ -32,10 +32,9 @@ from torch_ops.matmul import matmul  # noqa: E402
 from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
+from torch_ops.scatter import scatter_reduce, scatter_softmax  # noqa: E402
 from torch_ops.segment import (  # noqa: E402
     group_by,
-    scatter_reduce,
-    scatter_softmax,
     segment_expand,
     segment_reduce,
     segment_softmax,

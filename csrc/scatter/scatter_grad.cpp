@@ -33,20 +33,27 @@ Tensor along(const Tensor& vector, const Tensor& like, int64_t dim) {
 
 // The bins of a mean divided by the number of their entries, which is counted in integers.
 Tensor divided_by_counts(const Tensor& bins, const Tensor& index, int64_t dim) {
-  const auto options = index.options().dtype(at::kLong);
-  const Tensor ones = at::ones({1}, options).expand_symint({index.sym_numel()});
-  const Tensor zeros = at::zeros_symint({bins.sym_size(dim)}, options);
+  // Made from `index`, because a DTensor does not mix with plain tensors.
+  const Tensor ones = index.new_ones({1}, at::kLong).expand_symint({index.sym_numel()});
+  const Tensor zeros = index.new_zeros_symint({bins.sym_size(dim)}, at::kLong);
   const Tensor counts = call(IndexAdd{zeros, 0, index, ones, 1, "fast"}).clamp_min(1);
   const auto dtype = rows::compute_type(bins);
   return bins.to(dtype).div(along(counts.to(dtype), bins, dim)).to(bins.scalar_type());
 }
 
+// 0, 1, 2, ... for each entry. A DTensor does not mix with plain tensors, so it gets a DTensor.
+Tensor numbers_of(const Tensor& index) {
+  if (!index.key_set().has(c10::DispatchKey::Python)) {
+    return at::arange(at::Scalar(index.sym_numel()), index.options().dtype(at::kLong));
+  }
+  return at::ones_like(index, at::kLong).cumsum(0).sub(1);
+}
+
 // Gives each value to the entry that `arg` names, and 0 to all others.
 Tensor selected(const Tensor& grad, const Tensor& arg, const Tensor& index, int64_t dim) {
-  const Tensor number = at::arange(at::Scalar(index.sym_numel()), arg.options());
   const Tensor winners = call(IndexSelect{arg, dim, index});
   const Tensor grads = call(IndexSelect{grad, dim, index});
-  return at::where(winners.eq(along(number, arg, dim)), grads, 0);
+  return at::where(winners.eq(along(numbers_of(index), arg, dim)), grads, 0);
 }
 
 // The values of the entries that `arg` names, and 0 where it names none.
@@ -61,19 +68,23 @@ Tensor values_at(const Tensor& x, const Tensor& arg, int64_t dim) {
 
 struct IndexSelectBackward : GradNode {
   explicit IndexSelectBackward(const IndexSelect& op)
-      : GradNode(op.self), dim_(op.dim), is_scalar_(op.self.dim() == 0), index_(this, op.index) {
-    if (!is_scalar_) bins_ = op.self.sym_size(op.dim);
+      : GradNode(op.self), is_scalar_(op.self.dim() == 0), index_(this, op.index) {
+    if (is_scalar_) return;
+    dim_ = at::maybe_wrap_dim(op.dim, op.self.dim());
+    bins_ = op.self.sym_size(dim_);
   }
   std::string name() const override { return "GpuoptIndexSelectBackward"; }
   void describe_state(NodeState& state) const override { state(bins_, dim_, is_scalar_); }
 
   variable_list gradients(const Tensor& grad) override {
-    return {is_scalar_ ? grad : sum_at(grad, dim_, index_.unpack(), bins_)};
+    if (is_scalar_) return {grad};
+    const Tensor index = index_.unpack();
+    return {sum_at(grad, dim_, index.dim() == 0 ? index.unsqueeze(0) : index, bins_)};
   }
 
  private:
   SymInt bins_;
-  int64_t dim_;
+  int64_t dim_ = 0;  // counted from the front
   bool is_scalar_;
   Saved index_;
 };

@@ -17,11 +17,17 @@ struct Grouped {
   }
 };
 
+// Moves the bins to dimension `dim`, in a tensor with the strides of a new one. contiguous() would
+// keep other strides of dimensions of size 1.
+inline Tensor in_dimension(const Tensor& of_segments, int64_t dim) {
+  if (dim == 0) return of_segments;
+  return of_segments.movedim(0, dim).clone(at::MemoryFormat::Contiguous);
+}
+
 inline Tensor by_groups(const Scatter& op, int64_t dim) {
   const Grouped grouped(op, dim);
-  return call(segment::SegmentReduce{grouped.slices, grouped.ptr, op.reduce, std::nullopt})
-      .movedim(0, dim)
-      .contiguous();
+  return in_dimension(
+      call(segment::SegmentReduce{grouped.slices, grouped.ptr, op.reduce, std::nullopt}), dim);
 }
 
 inline TensorPair by_groups(const ScatterArg& op, int64_t dim) {
@@ -32,7 +38,7 @@ inline TensorPair by_groups(const ScatterArg& op, int64_t dim) {
   const Tensor positions = at::cat({grouped.perm.new_full({1}, -1), grouped.perm}).to(at::kLong);
   const Tensor numbers =
       call(IndexSelect{positions, 0, arg.flatten().add(1)}).view_symint(arg.sym_sizes());
-  return {out.movedim(0, dim).contiguous(), numbers.movedim(0, dim).contiguous()};
+  return {in_dimension(out, dim), in_dimension(numbers, dim)};
 }
 
 }  // namespace gpuopt::scatter

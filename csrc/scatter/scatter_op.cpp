@@ -18,7 +18,9 @@ using Operand = VmapLevel::Operand;
 
 template <typename Op>
 typename Op::Result on_cpu(const Op& op) {
-  return by_groups(op, check(op).dim);
+  const int64_t dim = check(op).dim;
+  segment::check_range(name_of<Op>(), op.index, op.bins.expect_int());
+  return by_groups(op, dim);
 }
 
 Tensor empty_bins(const Tensor& src, int64_t dim, const SymInt& bins, at::ScalarType dtype) {

@@ -145,4 +145,13 @@ inline at::ScalarType check(const GroupBy& call) {
   return dtype;
 }
 
+// Reads the index, so this is for CPU tensors.
+inline void check_range(const char* op, const Tensor& index, int64_t bins) {
+  if (index.numel() == 0) return;
+  const auto least = index.min().item<int64_t>(), greatest = index.max().item<int64_t>();
+  TORCH_CHECK_INDEX(least >= 0 && greatest < bins, op,
+                    ": index must be in the range of the bins: expected values from 0 to ",
+                    bins - 1, ", got ", least < 0 ? least : greatest);
+}
+
 }  // namespace gpuopt::segment

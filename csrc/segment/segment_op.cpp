@@ -164,12 +164,7 @@ Tensor on_cpu(const SegmentSoftmaxBackward& op) {
 TensorPair on_cpu(const GroupBy& op) {
   const at::ScalarType dtype = check(op);
   const int64_t bins = op.bins.expect_int();
-  if (op.index.numel() > 0) {
-    const auto least = op.index.min().item<int64_t>(), greatest = op.index.max().item<int64_t>();
-    TORCH_CHECK_INDEX(least >= 0 && greatest < bins, name_of<GroupBy>(),
-                      ": index must be in the range of the bins: expected values from 0 to ",
-                      bins - 1, ", got ", least < 0 ? least : greatest);
-  }
+  check_range(name_of<GroupBy>(), op.index, bins);
   const Tensor counts = op.index.bincount(/*weights=*/{}, bins);
   const Tensor ptr = at::cat({counts.new_zeros(1), counts.cumsum(0)});
   return {ptr.to(dtype), at::argsort(op.index, /*stable=*/true, 0).to(dtype)};

@@ -95,7 +95,7 @@ def _check(first: torch.Tensor, offsets: torch.Tensor, entries: int | None = Non
             raise IndexError("offsets that ascend")
 
 
-def _compute(dtype: torch.dtype) -> torch.dtype:
+def compute_type(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype == torch.float64 else torch.float32 if dtype.is_floating_point else torch.int64
 
 
@@ -106,7 +106,7 @@ def _members(offsets: torch.Tensor, entries: int, like: torch.Tensor) -> torch.T
     return found.reshape(found.shape + (1,) * (like.dim() - 1))
 
 
-def _first_extremum(members: torch.Tensor, x: torch.Tensor, reduce: str) -> torch.Tensor:
+def first_extremum(members: torch.Tensor, x: torch.Tensor, reduce: str) -> torch.Tensor:
     """The first entry that is a segment's maximum or minimum, or 0."""
     entries = x.shape[0]
     if entries == 0:
@@ -120,15 +120,15 @@ def _first_extremum(members: torch.Tensor, x: torch.Tensor, reduce: str) -> torc
     return torch.where(is_best, number, entries).amin(1).clamp(max=entries - 1)
 
 
-def _reduced(data, offsets, reduce: str, empty: float | None) -> torch.Tensor:
-    x = data.to(_compute(data.dtype))
-    members = _members(offsets, x.shape[0], x)
+def reduced(data, members, reduce: str, empty: float | None = None) -> torch.Tensor:
+    """Reduces the entries of each segment or bin. `members` says whether it has an entry: (segments, entries, 1, ...)."""
+    x = data.to(compute_type(data.dtype))
     counts = members.sum(1)
     if reduce in ("max", "min"):
         if x.shape[0] == 0:
             result = x.sum(0) + torch.zeros_like(counts * x.sum(0), dtype=x.dtype)
         else:
-            result = x.gather(0, _first_extremum(members, x, reduce))
+            result = x.gather(0, first_extremum(members, x, reduce))
     elif reduce == "prod":
         result = torch.where(members, x, 1).prod(1)
     else:
@@ -151,7 +151,7 @@ def _aten_reduce(data, offsets, reduce="sum", empty=None):
             raise ValueError("a number of the dtype")
     _check(data, offsets)
     with without_autocast(data):
-        return _reduced(data, offsets, reduce, empty)
+        return reduced(data, _members(offsets, data.shape[0], data), reduce, empty)
 
 
 def _ranges(offsets: torch.Tensor) -> list[tuple[int, int]]:
@@ -171,7 +171,7 @@ def _reference_reduce(data, offsets, reduce="sum", empty=None):
     return result
 
 
-def _eps(dtype: torch.dtype) -> torch.finfo:
+def eps_of(dtype: torch.dtype) -> torch.finfo:
     return torch.finfo(torch.float32 if dtype.itemsize < 4 else dtype)
 
 
@@ -179,7 +179,7 @@ def _reduce_bound(device, result_dtype, reference, data, offsets, reduce="sum", 
     """A rounding for each entry, relative to the sum of the sizes, or to the product."""
     if not result_dtype.is_floating_point or reduce in ("max", "min"):
         return torch.zeros(reference.shape, dtype=torch.float64, device=reference.device)
-    info = _eps(result_dtype)
+    info = eps_of(result_dtype)
     counts = offsets.diff().reshape((-1,) + (1,) * (data.dim() - 1))
     sizes = _reference_reduce(data.double().abs().nan_to_num(posinf=0), offsets, reduce)
     return info.eps * (counts + 2) * sizes + info.smallest_normal
@@ -319,7 +319,7 @@ class _RoundedSoftmax(torch.autograd.Function):
 
 
 def _softmax_derivative(grad: torch.Tensor, result: torch.Tensor, members: torch.Tensor) -> torch.Tensor:
-    g, y = grad.to(_compute(grad.dtype)), result.to(_compute(result.dtype))
+    g, y = grad.to(compute_type(grad.dtype)), result.to(compute_type(result.dtype))
     sums = torch.where(members, g * y, 0).sum(1)
     own = torch.where(members, sums[:, None], 0).sum(0)
     return (y * (g - own)).to(result.dtype)
@@ -347,7 +347,7 @@ def _reference_softmax(src, offsets):
 
 def _softmax_bound(device, result_dtype, reference, src, offsets):
     """The sum has a rounding for each entry, and exp(x - m) an error of |x - m| times the rounding of the difference."""
-    info = _eps(result_dtype)
+    info = eps_of(result_dtype)
     size = _reference_softmax(src, offsets).nan_to_num()
     spread = torch.zeros_like(size)
     for begin, end in _ranges(offsets):
@@ -444,7 +444,7 @@ def _with_arg(data, offsets, reduce, empty=None):
 def _aten_with_arg(data, offsets, reduce, empty=None):
     values = _aten_reduce(data, offsets, reduce, empty)
     members = _members(offsets, data.shape[0], data)
-    arg = torch.where(members.any(1), _first_extremum(members, data, reduce), -1)
+    arg = torch.where(members.any(1), first_extremum(members, data, reduce), -1)
     return torch.stack([values.double(), arg.double()])
 
 
@@ -550,7 +550,7 @@ def _reference_softmax_grad(grad, result, offsets):
 
 
 def _softmax_grad_bound(device, result_dtype, reference, grad, result, offsets):
-    info = _eps(result_dtype)
+    info = eps_of(result_dtype)
     g, y = grad.double().abs(), result.double().abs()
     size = torch.zeros_like(y)
     for begin, end in _ranges(offsets):

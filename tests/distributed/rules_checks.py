@@ -310,6 +310,21 @@ def empty_recurrence(mesh: DeviceMesh) -> None:
     torch.testing.assert_close(initial.grad.full_tensor(), torch.zeros(4))
 
 
+def bins(mesh: DeviceMesh) -> None:
+    """Gradients of every reduction of shards at an index."""
+    x, index = torch.randn(12, 8, dtype=torch.float64), torch.tensor([2, 0, 2, 1] * 3)
+    of_shards = distribute_tensor(index, mesh, [Replicate()])
+    for reduce in ("sum", "mean", "max", "min", "mul"):
+        one, shards = x.clone().requires_grad_(), distribute_tensor(x, mesh, [Shard(1)]).requires_grad_()
+        expected = torch_ops.scatter_reduce(one, index, 0, 4, reduce)
+        found = torch_ops.scatter_reduce(shards, of_shards, 0, 4, reduce)
+        assert found.placements == (Shard(1),)
+        torch.testing.assert_close(found.full_tensor(), expected)
+        expected.pow(2).sum().backward()
+        found.full_tensor().pow(2).sum().backward()
+        torch.testing.assert_close(shards.grad.full_tensor(), one.grad)
+
+
 USES = {
     "sizes and dims": sizes_and_dims,
     "moves few bytes": moves_few_bytes,
@@ -317,6 +332,7 @@ USES = {
     "states": states,
     "uneven": uneven,
     "empty recurrence": empty_recurrence,
+    "bins": bins,
 }
 
 

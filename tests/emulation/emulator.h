@@ -20,6 +20,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #undef __launch_bounds__
@@ -420,7 +421,7 @@ inline bool __any_sync(uint32_t mask, bool predicate) {
 
 // This is atomic, because threads only switch at barriers and exchanges.
 template <typename T>
-inline T atomicAdd(T* to, T value) {
+inline T atomicAdd(T* to, std::type_identity_t<T> value) {
   const T before = *to;
   *to = before + value;
   return before;

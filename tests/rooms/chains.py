@@ -68,6 +68,27 @@ def index_select() -> Calls:
     return Calls(calls)
 
 
+def scatter() -> Calls:
+    """Means of so few entries are reduced in one launch. Large sums are added in any order, so there is none."""
+    calls = {}
+    for dtype, (entries, bins, width, reductions) in itertools.product(
+        DTYPES,
+        (
+            (300, 40, 16, ("sum", "max")),
+            (2000, 2708, 128, ("sum", "min")),
+            (8000, 3, 33, ("mean", "max")),
+            (200_000, 5000, 16, ("max", "mul")),
+        ),
+    ):
+        index = _index(entries, bins)
+        for reduce in reductions:
+            reduced = functools.partial(torch_ops.scatter_reduce, index=index, dim_size=bins, reduce=reduce)
+            calls[f"{reduce} of {entries} to ({bins}, {width}), {dtype}"] = _chain(
+                reduced, _make(entries, width, dtype=dtype)
+            )
+    return Calls(calls)
+
+
 def segment() -> Calls:
     calls = {}
     for entries, bins in ((300, 40), (4096, 1000), (200_000, 5000)):

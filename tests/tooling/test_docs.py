@@ -146,6 +146,8 @@ LACKING = {
     "csrc/segment/ladder/segment_ladder.cu": "the kernels are those of spmm, which has a ladder",
     "csrc/selective_scan/ladder/selective_scan_ladder.cu": "no step between a loop and the kernel is worth a measurement",
     "benchmarks/rooms/index_select.py": "index_add.py measures gathers",
+    "csrc/scatter/ladder/scatter_ladder.cu": "one kernel; the ladder of index_add has the steps of additions",
+    "benchmarks/rooms/scatter.py": "segment.py measures reductions at an index",
 }
 
 
@@ -158,7 +160,6 @@ def test_rooms_are_complete():
 ROOM_TESTS = {"test_use", "test_accuracy", "test_cuda", "test_large", "test_random"}
 TOPICS = {
     "conv1d": {"test_choice", "test_convolve", "test_corners", "test_image", "test_modules", "test_transposed"},
-    "segment": {"test_scatter"},
     "spmm": {"test_csr", "test_structures", "test_tracing"},
     "triangle_count": {"test_distributed"},
 }

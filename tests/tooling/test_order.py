@@ -27,8 +27,8 @@ TORCH_OPS = (
     {"_arguments", "_library", "_tracing", "ladder", "ops"},
     {"_graph", "build", "info"},
     {
-        "conv1d", "dot", "elementwise", "index_add", "index_select", "matmul", "override", "reduce", "scan", "segment",
-        "selective_scan",
+        "conv1d", "dot", "elementwise", "index_add", "index_select", "matmul", "override", "reduce", "scan", "scatter",
+        "segment", "selective_scan",
     },
     {"sparse", "transpose", "upsample"},
     {"nn", "spmm", "triangle_count"},

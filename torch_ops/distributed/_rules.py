@@ -103,6 +103,8 @@ RULES: dict[str, Rule] = {
     "index_add": Rule("&self(%V) index(e |) source(%e) -> (%V)/e", linear=("self source",)),
     "index_add_": Rule("&self(%V) index(e |) source(%e) -> (%V)/e", linear=("self source",)),
     "index_select": Rule("self(%V) index(e |) -> (%e)", linear=("self",)),
+    "scatter": Rule("src(%e) index(e) -> (%V)/e", linear=("src",), linear_if=_SUMS, whole={"reduce": ("sum", "e")}),
+    "_scatter_arg": Rule("src(%E) -> (%V) (%V)"),
     # segments
     "group_by": Rule("-> (B) (E)"),
     "segment_reduce": Rule("data(E ...) -> (S ...)", linear=("data",), linear_if=_SUMS | {"empty": (None, 0.0)}),

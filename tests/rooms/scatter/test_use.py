@@ -1,5 +1,4 @@
-"""scatter_reduce and scatter_softmax, which group entries by an index before they reduce segments (test_use.py): values by loops in
-numpy, derivatives, transforms, tracing, errors."""
+"""scatter_reduce and scatter_softmax: values by loops in numpy, derivatives, transforms, tracing, errors."""
 
 from __future__ import annotations
 
@@ -13,9 +12,12 @@ import torch_ops
 from ...support.compare import all_close, close, different_bits
 from ...support.params import each_device
 from ...support.runtime import deterministic_algorithms
-from .test_use import EVERY, FUNCTIONS, TWICE
 
-each_reduction = pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "mul"])
+FUNCTIONS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "mul": np.prod}
+EVERY = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}
+TWICE = {"check_fwd_over_rev": True, "check_rev_over_rev": True}
+
+each_reduction = pytest.mark.parametrize("reduce", FUNCTIONS)
 
 
 def scattered(src: np.ndarray, index: np.ndarray, dim: int, bins: int, reduce: str) -> np.ndarray:
@@ -23,7 +25,7 @@ def scattered(src: np.ndarray, index: np.ndarray, dim: int, bins: int, reduce: s
     out = np.full((bins, *rows.shape[1:]), 1.0 if reduce == "mul" else 0.0)
     for b in range(bins):
         if (index == b).any():
-            out[b] = FUNCTIONS[{"mul": "prod"}.get(reduce, reduce)](rows[index == b], axis=0)
+            out[b] = FUNCTIONS[reduce](rows[index == b], axis=0)
     return np.moveaxis(out, 0, dim)
 
 
