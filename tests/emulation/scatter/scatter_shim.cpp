@@ -22,7 +22,7 @@ struct Given {
 };
 
 struct Planned {
-  int64_t in_vecs, rows, lanes, shares, tiles, blocks;
+  int64_t values, rows, lanes, shares, tiles, blocks;
 };
 
 static Problem make_problem(const Given& given) {
@@ -52,7 +52,7 @@ extern "C" int takes_one_launch(const Given* given, int may_add, int sms) {
 extern "C" int run(const Given* given, int sms, int descending, Planned* planned) {
   const Plan plan = scatter::plan(make_problem(*given), Device{sms});
   const Args& args = plan.args;
-  *planned = {plan.in_vecs,          args.rows,          1 << args.lanes_log2,
+  *planned = {plan.values,           args.rows,          1 << args.lanes_log2,
               1 << args.shares_log2, args.tiles.divisor, plan.shape.blocks};
   auto* shared = reinterpret_cast<char*>(scatter_memory);
   if (plan.shape.shared_bytes > kSharedBytes) return 1;

@@ -33,7 +33,7 @@ class Given(ctypes.Structure):
 
 
 class Planned(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in ("in_vecs", "rows", "lanes", "shares", "tiles", "blocks")]
+    _fields_ = [(name, ctypes.c_int64) for name in ("values", "rows", "lanes", "shares", "tiles", "blocks")]
 
 
 @pytest.fixture(scope="module")
@@ -201,13 +201,14 @@ def test_any_problem(kernels):
         planned = compare(kernels, problem, index, bins)
         longest = np.bincount(index).max()
         taken.add(("long", bool(longest > 16 * planned.shares), problem.reduce in (MAX, MIN)))
-        taken.add(("vectors", bool(planned.in_vecs), problem.dtype))
+        taken.add(("values", planned.values, problem.dtype))
         taken.add(("rows", planned.rows > 1, planned.shares > 1))
         taken.add(("tiles", planned.tiles > 1, problem.batches > 1))
 
     check()
     assert {("long", a, b) for a in (False, True) for b in (False, True)} <= taken
-    assert {("vectors", v, dtype) for v in (False, True) for dtype in FLOATS} <= taken
+    accesses = {(16 // d.numpy.itemsize, d) for d in FLOATS} | {(1, d) for d in FLOATS}
+    assert {("values", *access) for access in accesses} <= taken
     assert {("rows", False, True), ("rows", True, True), ("rows", True, False)} <= taken
     assert {("tiles", True, False), ("tiles", True, True), ("tiles", False, True)} <= taken
 
@@ -217,12 +218,14 @@ def test_any_problem(kernels):
 
 @pytest.mark.parametrize("reduce", [SUM, MEAN, MAX, MIN])
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("in_vecs", [False, True])
-def test_every_kernel(kernels, dtype, reduce, in_vecs):
-    values = 16 // dtype.numpy.itemsize
-    problem = Problem(dtype, reduce, 2, 3 * values, 0 if in_vecs else 1, sms=2)
+@pytest.mark.parametrize("offset", [0, 1, 2])
+def test_every_kernel(kernels, dtype, reduce, offset):
+    """Slices are read in vectors, pairs of halves or values, as they are aligned."""
+    size = dtype.numpy.itemsize
+    values = 16 // size if offset * size % 16 == 0 else 2 if size == 2 and offset == 2 else 1
+    problem = Problem(dtype, reduce, 2, 3 * 16 // size, offset, sms=2)
     index = some_index(np.random.default_rng(0), "skewed", 400, 9)
-    assert compare(kernels, problem, index, 9).in_vecs == in_vecs
+    assert compare(kernels, problem, index, 9).values == values
 
 
 @pytest.mark.parametrize("entries", [1, 2, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1024, 1025, 4096, 8191, 8192])
