@@ -66,6 +66,14 @@ def add(out: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _ops.index_add_(out, dim, vector, src)
 
 
+def reduced(src: Tensor, dim: int, index: Tensor, groups: int, reduce: str) -> Tensor | None:
+    """The sum or mean of each group, if ``gpuopt::scatter`` has it: of real numbers at a vector."""
+    vector = vector_of(index, dim)
+    if vector is None or src.is_complex() or src.dtype == torch.bool:
+        return None
+    return _ops.scatter(src, dim, vector, groups, reduce)
+
+
 def counts(index: Tensor, dim: int, groups: int) -> Tensor:
     """The number of entries of each group, in int64. It has size 1 along the dimensions that the index was expanded to."""
     index = without_copies(index, dim)
@@ -87,18 +95,13 @@ def product(src: Tensor, dim: int, index: Tensor, groups: int) -> Tensor:
     """The product of each group, 1 without entries."""
     vector = vector_of(index, dim)
     if vector is not None:
-        return _product(src, dim, vector, groups)
+        return _ops.scatter(src, dim, vector, groups, "prod")
     # A vector of groups of each column. ATen's product has no forward derivative, and a second one only without zeros.
     rows = src.movedim(dim, 0)
     columns = torch.arange(rows.flatten(1).size(1), device=src.device)
     vector = (index.long().movedim(dim, 0).flatten(1) * columns.size(0) + columns).flatten()
-    result = _product(rows.flatten(), 0, vector, groups * columns.size(0))
+    result = _ops.scatter(rows.flatten(), 0, vector, groups * columns.size(0), "prod")
     return result.view([groups] + list(rows.shape[1:])).movedim(0, dim).contiguous()
-
-
-def _product(src: Tensor, dim: int, vector: Tensor, groups: int) -> Tensor:
-    ptr, perm = _ops.group_by(vector, groups)
-    return reduce_segments(_ops.index_select(src, dim, perm), dim, ptr, "prod")
 
 
 def softmax(src: Tensor, dim: int, vector: Tensor, groups: int) -> Tensor:
@@ -114,30 +117,14 @@ def select(src: Tensor, dim: int, index: Tensor, groups: int, reduce: str) -> tu
     """The ``"max"`` or ``"min"`` of each group, and the first entry that has it. A NaN wins. A group without entries has entry
     ``src.size(dim)`` and any value.
     """
-    vector = vector_of(index, dim)
-    if vector is None:
-        arg = _select_by_aten(src.detach(), dim, index.long(), groups, reduce)
-    else:
-        arg = _select_grouped(src.detach(), dim, vector, groups, reduce)
-    if src.size(dim) == 0:
+    vector, entries = vector_of(index, dim), src.size(dim)
+    if vector is not None:
+        values, arg = _ops._scatter_arg(src, dim, vector, groups, reduce)
+        return values, arg.masked_fill(arg < 0, entries)
+    arg = _select_by_aten(src.detach(), dim, index.long(), groups, reduce)
+    if entries == 0:
         return of_nothing(src, dim, groups), arg
-    return src.gather(dim, arg.clamp(max=src.size(dim) - 1)), arg
-
-
-def _select_grouped(src: Tensor, dim: int, vector: Tensor, groups: int, reduce: str) -> Tensor:
-    ptr, perm = _ops.group_by(vector, groups)
-    shape, entries = list(src.shape), src.size(dim)
-    shape[dim] = groups
-    if src.is_floating_point():
-        before = after = 1
-        for d in range(src.dim()):
-            before, after = before * (src.size(d) if d < dim else 1), after * (src.size(d) if d > dim else 1)
-        # The rows of a sparse matrix whose columns are the entries. Grouped values are not written to memory.
-        arg = _ops._spmm_arg(ptr, perm, perm, None, src.reshape([before, entries, after]), reduce)[1]
-        arg = arg.view(shape).long()
-        return arg.masked_fill(arg < 0, entries)
-    arg = select_segments(_ops.index_select(src, dim, perm), dim, ptr, reduce)[1]
-    return torch.cat([perm.long(), torch.full([1], entries, device=perm.device)]).take(arg)
+    return src.gather(dim, arg.clamp(max=entries - 1)), arg
 
 
 def _select_by_aten(src: Tensor, dim: int, index: Tensor, groups: int, reduce: str) -> Tensor:

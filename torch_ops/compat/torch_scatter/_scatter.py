@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ops.compat.torch_scatter._groups import add, counts, is_half, product, select, shape_of, vector_of
+from torch_ops.compat.torch_scatter._groups import add, counts, is_half, product, reduced, select, shape_of, vector_of
 from torch_ops.compat.torch_scatter.utils import broadcast
 
 __all__ = ["scatter", "scatter_add", "scatter_max", "scatter_mean", "scatter_min", "scatter_mul", "scatter_sum"]
@@ -18,7 +18,10 @@ def scatter_sum(
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
     shape = shape_of(src, index, dim, out, dim_size)
-    return add(src.new_zeros(shape) if out is None else out, dim, index, src)
+    if out is not None:
+        return add(out, dim, index, src)
+    result = reduced(src, dim, index, shape[dim], "sum")
+    return add(src.new_zeros(shape), dim, index, src) if result is None else result
 
 
 def scatter_add(
@@ -52,6 +55,11 @@ def scatter_mean(
 ) -> Tensor:
     """:func:`scatter` with ``reduce="mean"``. ``out`` becomes the sum of itself and the values, divided by the number of values."""
     dim = dim + src.dim() if dim < 0 else dim
+    if out is None:
+        index = broadcast(index, src, dim)
+        result = reduced(src, dim, index, shape_of(src, index, dim, out, dim_size)[dim], "mean")
+        if result is not None:
+            return result
     if is_half(src) and (out is None or out.dtype == src.dtype):
         wide = _mean(src.float(), index, dim, None if out is None else out.float(), dim_size)
         return wide.to(src.dtype) if out is None else out.copy_(wide)
