@@ -176,6 +176,10 @@ struct Found {
 
 // ---------------------------------------------------------------- the kernel
 
+// Slices that a thread has in flight. Large states leave registers for fewer.
+template <typename State>
+constexpr int kUnroll = sizeof(State) > 64 ? 2 : 4;
+
 // A block has `rows` bins. Its threads have a unit each of some slices of a bin: neighbouring
 // threads of a warp share a bin, and all threads of the block a long one. Parts are added in the
 // order of their entries.
@@ -216,15 +220,15 @@ __global__ __launch_bounds__(kThreads,
     const uint32_t share = ((end - begin - 1) >> parts_log2) + 1;
     begin = min(begin + number * share, end);
     end = min(begin + share, end);
-    for (uint32_t i = begin; i < end; i += kUnroll) {
-      Vec<T, V> slices[kUnroll];
+    for (uint32_t i = begin; i < end; i += kUnroll<State>) {
+      Vec<T, V> slices[kUnroll<State>];
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
+      for (int u = 0; u < kUnroll<State>; ++u) {
         if (i + u >= end) break;
         slices[u] = load_vec<T, V>(src + found.entries[i + u] * args.entry_stride);
       }
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
+      for (int u = 0; u < kUnroll<State>; ++u) {
         if (i + u < end) state.add(slices[u], found.entries[i + u]);
       }
     }

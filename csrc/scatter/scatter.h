@@ -46,7 +46,6 @@ constexpr int kMaxEntries = 8192;
 constexpr int kMaxAdded = 2048, kMaxAddedHalves = 4096;
 constexpr int kLoads = 4;      // entries of the index that a thread has in flight
 constexpr int kMinBlocks = 2;  // of an SM, which limits the registers of a thread
-constexpr int kUnroll = 4;     // slices that a thread has in flight
 // A thread reads this many slices of a bin. All threads of a block share a longer bin.
 constexpr uint32_t kMostSlices = 16;
 // So many entries are ranked by comparing each with all. More are sorted in a network.

@@ -31,11 +31,14 @@ struct UnitOrigin {
 // Values as another type, which holds them exactly.
 template <typename To, typename T, int V>
 __device__ __forceinline__ Vec<To, V> converted(const Vec<T, V>& vec) {
-  if constexpr (std::is_same_v<To, T>) return vec;
-  Vec<To, V> result;
+  if constexpr (std::is_same_v<To, T>) {
+    return vec;
+  } else {
+    Vec<To, V> result;
 #pragma unroll
-  for (int i = 0; i < V; ++i) result.values[i] = from_compute<To>(to_compute(vec.values[i]));
-  return result;
+    for (int i = 0; i < V; ++i) result.values[i] = from_compute<To>(to_compute(vec.values[i]));
+    return result;
+  }
 }
 
 // Adds a vector of values to memory.
