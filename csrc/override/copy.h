@@ -3,6 +3,7 @@
 
 #include <ATen/ops/copy_ops.h>
 
+#include "override/newer_aten.h"
 #include "override/policy.h"
 #include "override/predicates.h"
 #include "transpose/binding/transpose_ops.h"
@@ -24,7 +25,8 @@ struct Copy {
     if (bytes_of(self) < policy::kMiB && !takes_always()) return Reason::kSize;
     const std::optional<transpose::Problem> problem = transpose::transposition_of(self, source);
     if (!problem.has_value()) return Reason::kLayout;
-    return unless_always([&] { return policy::copy(*problem); });
+    return unless_always(
+        [&] { return unless_newer(kNewTransposes, [&] { return policy::copy(*problem); }); });
   }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, const Tensor& source, bool) {
     return redispatch(CopyTransposed{self, source}, key);

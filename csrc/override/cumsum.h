@@ -3,6 +3,7 @@
 
 #include <ATen/ops/cumsum_ops.h>
 
+#include "override/newer_aten.h"
 #include "override/policy.h"
 #include "override/predicates.h"
 #include "scan/binding/scan_ops.h"
@@ -20,9 +21,10 @@ struct Cumsum {
     const at::ScalarType input_dtype = self.scalar_type();
     if (!is_measured(input_dtype) || dtype.value_or(input_dtype) != input_dtype)
       return Reason::kDtype;
-    // ATen raises an error in deterministic mode, before torch 2.15.
+    // In deterministic mode, ATen raises an error before torch 2.15.
     const std::optional<int64_t> d = wrapped(dim, self);
-    if (is_deterministic() || !d.has_value()) return Reason::kUnsupported;
+    const bool raises = is_deterministic() && !kDeterministicScans;
+    if (raises || !d.has_value()) return Reason::kUnsupported;
     return unless_always([&] {
       return policy::cumsum(self.numel(), self.size(*d), static_cast<int64_t>(self.element_size()));
     });

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "index_add/binding/index_add_ops.h"
+#include "override/newer_aten.h"
 #include "override/policy.h"
 #include "override/predicates.h"
 
@@ -30,6 +31,13 @@ inline Reason decide_addition(const Tensor& self, const Tensor& index, const Ten
 inline policy::Addition addition_of(const Tensor& self, const Tensor& source, int64_t entries,
                                     int64_t rows) {
   return {self.numel(), source.numel(), static_cast<int64_t>(self.element_size()), entries, rows};
+}
+
+inline Reason decide_speed(const policy::Addition& add) {
+  return unless_always([&] {
+    return unless_newer(kNewRowAdditions && !is_deterministic(),
+                        [&] { return policy::index_add(add, is_deterministic()); });
+  });
 }
 
 // Whether all sizes but that of `dim` are self's.
@@ -66,10 +74,7 @@ struct IndexAdd {
         source.size(*d) != index.numel() || !is_simple(alpha)) {
       return Reason::kUnsupported;
     }
-    return unless_always([&] {
-      return policy::index_add(addition_of(self, source, index.numel(), self.size(*d)),
-                               is_deterministic());
-    });
+    return decide_speed(addition_of(self, source, index.numel(), self.size(*d)));
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source, const at::Scalar& alpha) {
@@ -120,10 +125,7 @@ struct ScatterAdd {
     const Reason known = decide_rows(self, dim, index, source);
     if (known != Reason::kTaken) return known;
     const int64_t d = *wrapped(dim, self);
-    return unless_always([&] {
-      return policy::index_add(addition_of(self, source, index.size(d), self.size(d)),
-                               is_deterministic());
-    });
+    return decide_speed(addition_of(self, source, index.size(d), self.size(d)));
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source) {

@@ -14,10 +14,11 @@ enum class Reason : uint8_t {
   kDtype,         // a dtype that no measurement covers, or that gpuopt does not support
   kAtenIsFaster,  // ATen's kernel is at the limit, or the plan chooses it
   kUnsupported,   // arguments that gpuopt does not support, or that ATen refuses
+  kNotMeasured,   // ATen's kernel is newer than the measurements (newer_aten.h)
 };
 
-constexpr std::array<const char*, 6> kReasonNames{"taken", "layout",         "size",
-                                                  "dtype", "aten_is_faster", "unsupported"};
+constexpr std::array<const char*, 7> kReasonNames{
+    "taken", "layout", "size", "dtype", "aten_is_faster", "unsupported", "not_measured"};
 constexpr size_t kReasons = kReasonNames.size();
 
 }  // namespace gpuopt::overriding

@@ -6,6 +6,7 @@
 #include <ATen/ops/mean_ops.h>
 #include <ATen/ops/sum_ops.h>
 
+#include "override/newer_aten.h"
 #include "override/policy.h"
 #include "override/predicates.h"
 #include "reduce/binding/reduce_ops.h"
@@ -46,7 +47,9 @@ inline Reason decide_reduction(const Tensor& self, at::OptionalIntArrayRef dim, 
 }
 
 inline Reason decide_extremum(const Tensor& self, at::OptionalIntArrayRef dim, bool keepdim) {
-  return decide_reduction(self, dim, keepdim);
+  const Reason reason = decide_reduction(self, dim, keepdim);
+  const bool is_newer = kNewExtrema && !takes_always();
+  return reason == Reason::kTaken ? unless_newer(is_newer, [&] { return reason; }) : reason;
 }
 
 using Sum = Same<at::_ops::sum_dim_IntList, operator_named("sum"), ReduceSum, decide_reduction>;
