@@ -6,7 +6,7 @@
 //   sorted           2:1   2:4 | 5:3
 //   written          2, 3, 4 and 5              3 and 4 are zeros, so nothing fills `out` before
 //
-// Every result is written once, and its order depends on the index alone.
+// Every result is written once, and its order depends on the index and the number of SMs.
 #pragma once
 
 #include <limits>
