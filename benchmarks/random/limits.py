@@ -101,7 +101,7 @@ OTHERS: dict[str, dict[str, tuple[float, ...]]] = {
         "few_warps": (528, 8448),
         "window": (16, 256),
         "shortest": (2, 32),
-        "tiles.narrow_row": (0, 64),
+        "tiles.narrow_row": (0, 16),
         "tiles.narrow_map": (0,),
         "tiles.least_tile": (512, 8192),
         "tiles.team_entries": (2, 32),

@@ -24,7 +24,7 @@ constexpr int kBoundBytes = 2;     // of where a row of a tile begins, or of an 
 
 // csrc/rows/MEASUREMENTS.md
 struct TileTuning {
-  int64_t narrow_row = 16;    // bytes, at most, of dense rows that are reduced in tiles
+  int64_t narrow_row = 64;    // bytes, at most, of dense rows that are reduced in tiles
   int64_t narrow_map = 63;    // the same, of maps
   int64_t least_tile = 2048;  // bytes
   int64_t team_entries = 8;   // of a row of mean length, for each thread
@@ -65,9 +65,12 @@ inline bool is_tiled(const ReduceProblem& problem, const TileTuning& tuning) {
   const bool is_plain = problem.value == nullptr ||
                         (problem.heads == problem.features && problem.matrix.entry == nullptr &&
                          problem.reduce <= Reduce::kMean);
+  // Statistics of softmax are not measured beyond 16 bytes.
+  const int64_t most = problem.reduce == Reduce::kLogSum ? std::min<int64_t>(tuning.narrow_row, 16)
+                                                         : tuning.narrow_row;
   return is_plain && problem.matrix.index == nullptr && problem.selected == nullptr &&
          problem.batches == 1 && problem.dense.row == problem.features &&
-         is_narrow(problem.features, problem.dtype, tuning.narrow_row);
+         is_narrow(problem.features, problem.dtype, most);
 }
 
 inline Tiles tiles_of(const ReduceProblem& problem, int64_t few_warps, const TileTuning& tuning) {
