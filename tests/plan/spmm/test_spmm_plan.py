@@ -323,7 +323,7 @@ def test_copies_of_rows_with_gaps_are_no_tiles(planner):
 
 @pytest.mark.parametrize("kind", [SOFTMAX, SOFTMAX_GRADIENT])
 def test_softmax_has_statistics_of_rows(planner, kind):
-    """Softmax's are read in tiles up to 16 bytes, those of its gradient up to 64, and the map up to 63."""
+    """Sums of softmax are read in tiles up to 16 bytes, sums of its gradient up to 64, and the map up to 63."""
     for entries, features in ((10000, 4), (10000, 8), (2**34, 100)):
         problem = given(1000, entries, features, reduce=kind)
         plan = read(planner.map(problem))
