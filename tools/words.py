@@ -51,7 +51,7 @@ NAMES = {"own": "what it is: a row, a plan, the size of a rank"}
 NAMES_IN = ("csrc", "torch_ops", "benchmarks")
 # Their identifiers still have such words.
 NAMES_LEFT = (
-    "csrc/dot/", "csrc/elementwise/", "csrc/index_add/", "csrc/index_sort/", "csrc/reduce/", "csrc/scan/", "csrc/selective_scan/",
+    "csrc/index_add/", "csrc/index_sort/", "csrc/reduce/", "csrc/scan/", "csrc/selective_scan/",
     "csrc/transpose/", "benchmarks/random/limits.py",
 )  # fmt: skip
 

@@ -280,14 +280,16 @@ inline Plan make_plan(const Problem& problem, const Device& device,
   const bool is_split = blocks.splits > 1, has_sums = is_split && !problem.atomic;
   const size_t item = size_of(problem.dtype);
   std::visit(
-      [&, &blocks = blocks](auto& own) {
-        own.args.self = problem.self.data;
-        own.args.tensor = problem.tensor.data;
-        own.args.to = has_sums ? nullptr : problem.out;
-        own.args.target = has_sums ? Target::kWorkspace : is_split ? Target::kAtomic : Target::kOut;
-        own.args.conjugate_self = problem.self.conjugate != problem.tensor.conjugate;
-        own.args.conjugate_out = problem.tensor.conjugate;
-        detail::set_rows(own.args, problem, blocks);
+      [&, &blocks = blocks](auto& taken) {
+        taken.args.self = problem.self.data;
+        taken.args.tensor = problem.tensor.data;
+        taken.args.to = has_sums ? nullptr : problem.out;
+        taken.args.target = has_sums   ? Target::kWorkspace
+                            : is_split ? Target::kAtomic
+                                       : Target::kOut;
+        taken.args.conjugate_self = problem.self.conjugate != problem.tensor.conjugate;
+        taken.args.conjugate_out = problem.tensor.conjugate;
+        detail::set_rows(taken.args, problem, blocks);
       },
       path);
   Plan plan{problem.dtype, std::move(path)};

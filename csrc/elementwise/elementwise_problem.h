@@ -51,11 +51,11 @@ void describe(P& problem, F&& f) {
 // Whether the dtypes obey type promotion.
 template <int kInputs>
 bool promotes(const Problem<kInputs>& problem) {
-  const Category own = category_of(problem.dtype);
+  const Category category = category_of(problem.dtype);
   for (int k = 1; k <= kInputs; ++k) {
-    if (category_of(problem.operands[k].dtype) > own) return false;
+    if (category_of(problem.operands[k].dtype) > category) return false;
   }
-  return category_of(problem.operands[0].dtype) >= own;
+  return category_of(problem.operands[0].dtype) >= category;
 }
 
 // ---------------------------------------------------------------- merged dimensions

@@ -31,12 +31,12 @@ inline void check_operands(const char* op, int64_t rank, const Tensor& self, Nam
   }
   check_input_dtype(op, other, self);
   for (int64_t d = 0; d < rank; ++d) {
-    const auto expected = self.sym_size(d), own = other.tensor.sym_size(d);
+    const auto expected = self.sym_size(d), size = other.tensor.sym_size(d);
     if (rank == 1) {
-      TORCH_SYM_CHECK(own.sym_eq(expected), op, ": ", other.name,
-                      " must have input's size: expected ", expected, ", got ", own);
+      TORCH_SYM_CHECK(size.sym_eq(expected), op, ": ", other.name,
+                      " must have input's size: expected ", expected, ", got ", size);
     } else {
-      TORCH_SYM_CHECK(own.sym_eq(expected), op, ": ", other.name,
+      TORCH_SYM_CHECK(size.sym_eq(expected), op, ": ", other.name,
                       " must have input's shape, without broadcasting: expected ", self.sym_sizes(),
                       ", got ", other.tensor.sym_sizes());
     }

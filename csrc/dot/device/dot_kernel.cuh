@@ -68,10 +68,10 @@ __global__ void __launch_bounds__(kFinishThreads)
     finish_kernel(const sum_t<T>* sums, T* out, uint32_t splits, bool conjugates) {
   launch_dependents();
   grid_dependency_wait();
-  const sum_t<T>* own = sums + int64_t{blockIdx.x} * splits;
+  const sum_t<T>* of_row = sums + int64_t{blockIdx.x} * splits;
   sum_t<T> value = {};
   for (uint32_t split = threadIdx.x; split < splits; split += blockDim.x) {
-    value = value + own[split];
+    value = value + of_row[split];
   }
   value = sum_block(value);
   if (threadIdx.x == 0) out[blockIdx.x] = result_of<T>(value, conjugates);

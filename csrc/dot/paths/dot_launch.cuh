@@ -43,7 +43,7 @@ cudaError_t launch_part(const Plan& plan, Workspace& workspace, cudaStream_t str
   void* sums = nullptr;
   if (plan.finish) {
     sums = workspace.allocate(plan.finish->sums_bytes);
-    std::visit([&](auto& own) { own.args.to = sums; }, path);
+    std::visit([&](auto& taken) { taken.args.to = sums; }, path);
   }
   if constexpr (kHasAtomics<T>) {
     if (plan.zeroed != nullptr) {
@@ -56,8 +56,8 @@ cudaError_t launch_part(const Plan& plan, Workspace& workspace, cudaStream_t str
       if (error != cudaSuccess) return error;
     }
   }
-  const cudaError_t error =
-      std::visit([&](const auto& own) { return launch_path<T>(own, plan.launch, stream); }, path);
+  const cudaError_t error = std::visit(
+      [&](const auto& taken) { return launch_path<T>(taken, plan.launch, stream); }, path);
   if (error != cudaSuccess || !plan.finish) return error;
   const FinishPlan& finish = *plan.finish;
   return launch_kernel(finish_kernel<T>, finish.launch, stream, static_cast<const sum_t<T>*>(sums),

@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 #pragma unroll
   for (int k = 0; k < kRows; ++k) {
     const int64_t row = first + k * args.x;
-    const V own = dot_of<T>(a[k], b[k], args.conjugate_self);
-    const V sum = sum_lanes(has_vec ? own : V{}, args.y);
+    const V product = dot_of<T>(a[k], b[k], args.conjugate_self);
+    const V sum = sum_lanes(has_vec ? product : V{}, args.y);
     if (lane == 0 && row < args.rows) {
       emit<T>(args.to, args.target, row, 0, 1, sum, args.conjugate_out);
     }

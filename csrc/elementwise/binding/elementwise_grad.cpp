@@ -45,8 +45,8 @@ struct Backward : ProductNode {
       if (has_tangent(second)) add(gpuopt::mul(primal_of(first), tangent_of(second)));
     }
     if constexpr (kInputs<Op> > kFactors<Op>) {
-      const Tensor own = tangent_of(inputs.back().tensor);
-      if (own.defined()) add(sum.defined() ? own : own.clone());
+      const Tensor tangent = tangent_of(inputs.back().tensor);
+      if (tangent.defined()) add(sum.defined() ? tangent : tangent.clone());
     }
     if (sum.scalar_type() != result.scalar_type()) sum = sum.to(result.scalar_type());
     return sum.expand_symint(result.sym_sizes());

@@ -80,8 +80,8 @@ __device__ __forceinline__ Vec<T, N> apply(const F& f, const Vec<T, N>* inputs) 
 template <Category kLow, Category kHigh, typename Body>
 __device__ __forceinline__ void with_stored_type(DType dtype, Body&& body) {
   dispatch_stored(dtype, [&](auto type) {
-    constexpr Category kOwn = kCategory<decltype(type)>;
-    if constexpr (kOwn >= kLow && kOwn <= kHigh) body(type);
+    constexpr Category kStored = kCategory<decltype(type)>;
+    if constexpr (kStored >= kLow && kStored <= kHigh) body(type);
   });
 }
 
