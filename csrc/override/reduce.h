@@ -49,7 +49,7 @@ inline Reason decide_reduction(const Tensor& self, at::OptionalIntArrayRef dim, 
 inline Reason decide_extremum(const Tensor& self, at::OptionalIntArrayRef dim, bool keepdim) {
   const Reason reason = decide_reduction(self, dim, keepdim);
   const bool is_newer = kNewExtrema && !takes_always();
-  return reason == Reason::kTaken ? unless_newer(is_newer, [&] { return reason; }) : reason;
+  return reason == Reason::kTaken && is_newer ? Reason::kNotMeasured : reason;
 }
 
 using Sum = Same<at::_ops::sum_dim_IntList, operator_named("sum"), ReduceSum, decide_reduction>;

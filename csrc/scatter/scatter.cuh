@@ -9,8 +9,6 @@
 // Every result is written once, and its order depends on the index and the number of SMs.
 #pragma once
 
-#include <limits>
-
 #include "common/index_reader.cuh"
 #include "common/launch.cuh"
 #include "common/types.cuh"

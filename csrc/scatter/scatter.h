@@ -8,7 +8,6 @@
 #include <bit>
 #include <cstdint>
 
-#include "common/describe.h"
 #include "common/device.h"
 #include "common/export.h"
 #include "common/index.h"
@@ -18,7 +17,7 @@
 
 namespace gpuopt::scatter {
 
-enum class Reduce : uint8_t { kSum, kMean, kMax, kMin };
+enum class Reduce : uint8_t { kSum, kMean, kMax, kMin };  // the first ones of rows::Reduce
 
 // out[b, bin] = reduce over the entries e with index[e] == bin: src[b, e]. Bins without entries
 // are 0.
@@ -41,8 +40,8 @@ constexpr int kThreadsLog2 = 9, kThreads = 1 << kThreadsLog2;
 constexpr int kMaxRows = kThreads;  // bins of a block
 constexpr int kMaxEntries = 8192;
 // Where a sum in any order is an alternative, which fills `out` and adds to it: 2048 entries to
-// (2708,128) in f32 take 4.3 in one launch, 5.1 added and 5.9 in ATen; 4096 to (500,16) 5.4, 4.5
-// and 4.3. In bf16, 4096 to (4096,256) take 7.3 and 14.9 (us, H200).
+// (2708,128) in f32 take 4.3 in one launch, 5.1 added and 5.9 in ATen; 4096 to (500,16) 5.4, 4.4
+// and 4.2. In bf16, 4096 to (4096,256) take 7.3 and 14.9 (us, H200).
 constexpr int kMaxAdded = 2048, kMaxAddedHalves = 4096;
 constexpr int kLoads = 4;      // entries of the index that a thread has in flight
 constexpr int kMinBlocks = 2;  // of an SM, which limits the registers of a thread

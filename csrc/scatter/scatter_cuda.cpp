@@ -61,6 +61,7 @@ std::optional<Plan> small_plan(const char* name, const Scatter& op, const Call& 
                    op.index.stride(0), op.bins.expect_int()};
   problem.out = out.mutable_data_ptr();
   if (arg.defined()) problem.arg = arg.mutable_data_ptr<int64_t>();
+  static_assert(static_cast<int>(Reduce::kMin) == static_cast<int>(rows::Reduce::kMin));
   problem.reduce = static_cast<Reduce>(call.reduce);
   problem.dtype = to_dtype(name, op.src.scalar_type());
   problem.batches = slices.batches;

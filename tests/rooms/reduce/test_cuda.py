@@ -198,3 +198,39 @@ def test_backward_of_a_sum_takes_no_memory():
             (grad,) = torch.autograd.grad(result, x, torch.ones_like(result))
             assert grad.shape == x.shape
             assert torch.cuda.max_memory_allocated() - before <= x.nbytes // 16
+
+
+# ---------------------------------------------------------------- two steps
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32], ids=str)
+@pytest.mark.parametrize(
+    "sizes, dims",
+    [
+        ((16, 5, 257, 129), (0, 2)),
+        ((64, 45, 45, 16, 4), (1, 2, 4)),
+        ((80, 60, 40, 13), (0, 1, 3)),
+        ((256, 300, 7, 7), (0, 2, 3)),
+    ],
+)
+def test_reduced_and_kept_dimensions_alternate(sizes, dims, dtype):
+    """From 4 MiB on, one group of dimensions is reduced before the others, in the dtype of sums. Memory may be permuted."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    x = torch.randn(*sizes, generator=generator, device="cuda").mul(50).to(dtype)
+    assert x.nbytes >= 4 << 20
+    for values in (x, x.transpose(0, -1).contiguous().transpose(0, -1)):
+        for keepdim in (False, True):
+            wide = values.double() if dtype.is_floating_point else values.long()
+            sums = torch_ops.reduce_sum(values, dims, keepdim)
+            size, exact = wide.abs().sum(dims, keepdim).double(), wide.sum(dims, keepdim)
+            rounding = torch.finfo(dtype).eps if dtype.is_floating_point else 0
+            bound = 64 * torch.finfo(torch.float32).eps * size + rounding * exact.abs() if rounding else 0 * size
+            assert sums.shape == exact.shape and bool(((sums.double() - exact.double()).abs() <= bound).all())
+            if rounding:
+                means = torch_ops.reduce_mean(values, dims, keepdim)
+                count = values.numel() / means.numel()
+                assert bool(((means.double() - exact / count).abs() <= bound / count).all())
+            assert torch.equal(torch_ops.reduce_max(values, dims, keepdim), values.amax(dims, keepdim))
+            out = torch.empty([*sums.shape, 2], dtype=sums.dtype, device="cuda")[..., 0]
+            torch.ops.gpuopt.reduce_sum.out(values, dims, keepdim, out=out)
+            assert bool(((out.double() - exact.double()).abs() <= bound).all())
