@@ -307,11 +307,14 @@ def index_add(draw: Draw, mode: str = "fast") -> Problem:
     )
 
 
-def index_select(draw: Draw) -> Problem:
-    dtype = draw.dtype(integers=True)
+def index_select(draw: Draw, backward: bool = False) -> Problem:
+    dtype = draw.dtype(integers=not backward)
     what = rows_at_an_index(draw, dtype)
-    build, moved = (functools.partial(f, dtype) for f in (what.build_select, what.moved_by_select))
-    return Problem("index_add", "index_select", what.name.replace("+=", " to "), dtype, None, build, moved)
+    made = what.build_select_backward if backward else what.build_select
+    moves = what.moved_by_select_backward if backward else what.moved_by_select
+    build, moved = (functools.partial(f, dtype) for f in (made, moves))
+    call = "index_select backward" if backward else "index_select"
+    return Problem("index_add", call, what.name.replace("+=", " to "), dtype, None, build, moved)
 
 
 # ---------------------------------------------------------------- graphs and segments
@@ -449,6 +452,7 @@ FAMILIES: dict[str, Callable[[Draw], Problem]] = {
     "index_add deterministic": functools.partial(index_add, mode="deterministic"),
     "index_add accurate": functools.partial(index_add, mode="accurate"),
     "index_select": index_select,
+    "index_select backward": functools.partial(index_select, backward=True),
     **{call: functools.partial(make, call=call) for call, make in GRAPHS.items()},
     "conv1d": conv1d,
     "conv1d backward": functools.partial(conv1d, backward=True),

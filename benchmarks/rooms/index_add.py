@@ -1,5 +1,5 @@
 """Cases of index_add_, in the modes "fast" and "deterministic". Random problems (benchmarks/random/problems.py) also have the mode "accurate",
-and index_select.
+index_select and its gradient.
 
 "(1024)+=(2^24) uniform" adds 2^24 values into 1024 bins. The time depends on how often each bin occurs, and the end of the name
 says how often: "uniform" bins are equally frequent, and "Zipf s" draws the k-th bin with a probability proportional to k^-s.
@@ -159,6 +159,16 @@ class Sum:
         gathered = read - written - self.entries * self.index.itemsize
         return self.entries * self.index.itemsize + written, gathered
 
+    def build_select_backward(self, dtype: torch.dtype, device: str, seed: int) -> tuple:
+        """Operands of the gradient of that gather: the gathered rows' gradient, where they are from, and how many there are."""
+        _, dim, index, source = self.build(dtype, device, seed)
+        return source, dim, index, self.bins
+
+    def moved_by_select_backward(self, dtype: torch.dtype) -> tuple[int, int]:
+        """(bytes read, bytes written): every row of the result is written, also where it is 0."""
+        read, written = self.moved(dtype)
+        return read - written, math.prod(self.shape) * dtype.itemsize
+
     def moved(self, dtype: torch.dtype) -> tuple[int, int]:
         """(bytes read, bytes written): index and source are read once, and each slice of self that occurs is read and written
         once."""
@@ -305,6 +315,21 @@ def _aten_select(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return rows.index_select(0, index)
 
 
+def _select_backward(grad: torch.Tensor, dim: int, index: torch.Tensor, bins: int) -> torch.Tensor:
+    """What autograd calls for torch_ops.index_select."""
+    return torch.ops.gpuopt.scatter.default(grad, dim, index, bins, "sum")
+
+
+def _aten_select_backward(grad: torch.Tensor, dim: int, index: torch.Tensor, bins: int) -> torch.Tensor:
+    shape = list(grad.shape)
+    shape[dim] = bins
+    return grad.new_zeros(shape).index_add_(dim, index, grad)
+
+
+def _select_backward_reference(grad: torch.Tensor, dim: int, index: torch.Tensor, bins: int) -> torch.Tensor:
+    return _aten_select_backward(grad.to(F64) if grad.is_floating_point() else grad, dim, index, bins)
+
+
 def _calls() -> dict[str, Call]:
     import torch_ops
 
@@ -320,7 +345,17 @@ def _calls() -> dict[str, Call]:
         )
         for mode, name in CALLS.items()
     }
-    return {**added, "index_select": Call(_select, _aten_select, _aten_select)}
+    return {
+        **added,
+        "index_select": Call(_select, _aten_select, _aten_select),
+        "index_select backward": Call(
+            _select_backward,
+            _aten_select_backward,
+            _select_backward_reference,
+            limit=sum_limit,
+            gpuopt_limit=rounded_once,
+        ),
+    }
 
 
 # ---------------------------------------------------------------- peers

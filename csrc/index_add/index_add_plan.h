@@ -27,19 +27,29 @@ inline Path choose_path(const Problem& problem, const Layout& layout, const Devi
   return takes_sorting(problem, layout, tuning) ? Path::kSorted : Path::kAtomic;
 }
 
+// Whether additions of many entries to one row don't queue up: blocks or warps sum them first, or
+// there are few.
+inline bool sums_repeats(const Problem& problem, const Layout& layout, const Device& device,
+                         const Tuning& tuning) {
+  return problem.entries < tuning.min_tile_entries || has_vectors(problem, layout) ||
+         plan_atomic(problem, layout, device, tuning, values_per_access(problem, layout))
+             .block_sums;
+}
+
 // Whether half types in mode accurate are added to a copy of self in float32, instead of sorted.
 inline bool adds_in_float32(const Problem& problem, const Device& device, const Tuning& tuning) {
   if (problem.mode != Mode::kAccurate || !is_half(problem.dtype)) return false;
   const Layout layout = make_layout(problem);
   if (choose_path(problem, layout, device, tuning) != Path::kSorted) return false;
+  Problem added = problem;
+  added.mode = Mode::kFast;
+  added.wide_self = true;
+  if (!sums_repeats(added, layout, device, tuning)) return false;
   constexpr double kTwoLaunches = 10e6;  // their time in bytes: self is converted, and back
   const auto slice =
       static_cast<double>(layout.inner.size) * static_cast<double>(layout.outer_size);
   const auto entries = static_cast<double>(problem.entries);
   const auto bins = static_cast<double>(problem.bins);
-  // Additions to one row queue up: (24,32) += (174885,32) in bf16 takes 154 so, and 64 sorted. The
-  // index is not known, so many entries are sorted in any case: all may name one row.
-  if (entries > 1000 * bins || entries > 1 << 17) return false;
   const double converted = 12 * slice * bins + kTwoLaunches;
   return converted + 4 * tuning.added_traffic * slice * entries <
          2 * slice * entries + tuning.sort_traffic + tuning.sort_entry_traffic * entries;
@@ -55,10 +65,10 @@ inline Plan plan_part(Path path, const Problem& part, const Layout& layout, cons
     case Path::kLines:
       return {part.dtype, plan_lines(part, layout, device)};
     case Path::kAtomic:
-      if (part.wide_self) break;
       if (aggregates(part, layout, tuning))
         return {part.dtype, plan_tiles(part, layout, device, tuning)};
-      if (may_queue_up(part, layout, tuning)) return {part.dtype, plan_hot(part, layout, device)};
+      if (!part.wide_self && may_queue_up(part, layout, tuning))
+        return {part.dtype, plan_hot(part, layout, device)};
   }
   return {part.dtype, plan_atomic(part, layout, device, tuning, values_per_access(part, layout))};
 }

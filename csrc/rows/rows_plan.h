@@ -25,6 +25,11 @@
 namespace gpuopt::rows {
 
 constexpr int kSpread = 4;  // features of a thread with Access::kSpread
+constexpr int kFewThreads = 512;
+// Of few entries: of a row that a thread has, before all threads of the block share the row, and
+// that a thread then has in rows of mean length, at most.
+constexpr int kLongFew = 16, kMostFew = 4;
+constexpr int kFewBlocks = 128;  // that few rows are divided among, if there are so many rows
 constexpr int kFinishThreads = 256;
 constexpr int kFinishBlocks = kFinishThreads / kWarp;  // whose parts a block adds
 
@@ -35,9 +40,10 @@ struct Tuning {
   int64_t shortest = 8;      // window, at least
   // A bound of memory, for all tiles and batches together: each window may leave parts.
   int64_t most_warps = 101376;
+  int64_t few_units = 1 << 18;  // loads of features, by rows and entries that one launch reduces
   TileTuning tiles;
 
-  GPUOPT_DESCRIBE(few_warps, window, shortest, most_warps, tiles)
+  GPUOPT_DESCRIBE(few_warps, window, shortest, most_warps, few_units, tiles)
 };
 
 // How a thread reads features.
@@ -57,7 +63,8 @@ struct Walk {
   uint32_t lanes = 1;
   uint32_t tiles = 1;   // of features
   uint32_t blocks = 0;  // for each tile and batch, of kThreads / lanes neighbouring windows
-  uint32_t team = 1;    // Access::kTile: entries of a row that neighbouring threads read at once
+  // Access::kTile, and few entries: entries of a row that neighbouring threads read at once.
+  uint32_t team = 1;
 };
 
 template <typename F>
@@ -79,6 +86,7 @@ struct ReduceArgs {
 
 struct ReducePlan {
   Access access = Access::kSingle;
+  bool is_few = false;  // one launch, whose blocks have `window` rows each
   ReduceArgs args;
   LaunchShape shape;
   size_t part_bytes = 0;  // [batches][blocks][2][features]: of the row before, and of the last
@@ -88,6 +96,7 @@ struct ReducePlan {
 template <typename F>
 void describe(const ReducePlan& plan, F&& f) {
   f("access", plan.access);
+  f("is_few", plan.is_few);
   describe(plan.args.walk, f);
   f("batches", plan.args.problem.batches);
   f("dense", plan.args.problem.dense.data);
@@ -219,6 +228,28 @@ inline Walk walk(const Matrix& matrix, const Tiles& tiles) {
   return walk;
 }
 
+// Divides few rows among blocks. Each row has a team of threads, which have four entries each if the
+// row has mean length. If most rows are long, a block has one. Neighbouring rows are in different
+// blocks: they may all be long.
+inline Walk walk_few(const ReduceProblem& problem, int elements) {
+  const Matrix& matrix = problem.matrix;
+  Walk walk;
+  walk.matrix = matrix;
+  const int64_t units = ceil_div<int64_t>(problem.features, elements);
+  walk.lanes = static_cast<uint32_t>(std::min<int64_t>(kWarp, pow2_ceil(units)));
+  walk.tiles = static_cast<uint32_t>(ceil_div<int64_t>(units, walk.lanes));
+  const int64_t mean = ceil_div(matrix.entries, std::max<int64_t>(matrix.rows, 1));
+  const int64_t most = kWarp / walk.lanes;
+  walk.team = static_cast<uint32_t>(std::clamp<int64_t>(pow2_ceil(mean) / 4, 1, most));
+  walk.window = mean > kLongFew * most
+                    ? 1
+                    : std::clamp<int64_t>(matrix.rows / kFewBlocks, 1,
+                                          kFewThreads / (walk.lanes * walk.team));
+  walk.windows = ceil_div(matrix.rows, walk.window);
+  walk.blocks = static_cast<uint32_t>(walk.windows);
+  return walk;
+}
+
 inline LaunchShape shape_of(const Walk& walk, int64_t batches) {
   LaunchShape shape;
   shape.threads = kThreads;
@@ -228,6 +259,16 @@ inline LaunchShape shape_of(const Walk& walk, int64_t batches) {
 }
 
 // ---------------------------------------------------------------- plans
+
+// Whether one launch is the way to reduce so few entries. The threads of a block must not be alone
+// with many entries of a row.
+inline bool is_few(const ReduceProblem& problem, const Walk& few, const Tuning& tuning) {
+  const Matrix& matrix = problem.matrix;
+  const int64_t units = int64_t{few.lanes} * few.tiles;  // of an entry
+  return problem.selected == nullptr &&
+         matrix.rows + matrix.entries <= tuning.few_units / std::max<int64_t>(units * problem.batches, 1) &&
+         matrix.entries <= matrix.rows * kMostFew * (kFewThreads / few.lanes);
+}
 
 // The bytes of what a part holds of a feature.
 inline size_t state_bytes(Reduce reduce, DType dtype) {
@@ -258,14 +299,22 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = limi
   const bool is_simple = problem.selected == nullptr && whole_heads &&
                          problem.reduce < Reduce::kProd && problem.dtype >= DType::kFloat16;
   plan.args.problem = problem;
+  const bool has_vectors =
+      is_simple && is_aligned({problem.dense, problem.out}, problem.features, problem.dtype);
+  plan.access = has_vectors ? Access::kVector : Access::kSingle;
+  if (const Walk few = walk_few(problem, elements_of(plan.access, problem.dtype));
+      is_few(problem, few, tuning)) {
+    plan.is_few = true;
+    plan.args.walk = few;
+    plan.shape = shape_of(few, problem.batches);
+    plan.shape.threads = kFewThreads;
+    return plan;
+  }
   if (is_tiled(problem, tuning.tiles)) {
     plan.access = Access::kTile;
     plan.args.walk = walk(problem.matrix, tiles_of(problem, tuning.few_warps, tuning.tiles));
   } else {
-    plan.access =
-        is_simple && is_aligned({problem.dense, problem.out}, problem.features, problem.dtype)
-            ? Access::kVector
-            : narrow_access(problem.features);
+    if (!has_vectors) plan.access = narrow_access(problem.features);
     plan.args.walk = walk(problem.matrix, problem.features, elements_of(plan.access, problem.dtype),
                           problem.batches, tuning);
   }

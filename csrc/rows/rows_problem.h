@@ -66,16 +66,17 @@ enum class Map : uint8_t {
   kSelected,         // out[e] = row[r] where selected[r] == e, else 0
   kSoftmax,          // out[e] = the softmax of x over the row
   kSoftmaxGradient,  // out[e] = y[e] * (x[e] - the sum of y * x over the row)
+  kProduct,          // out[e] = row[r] * x[index[e]], only of rows that are read in tiles
 };
 
-// Entries of no row become 0. matrix.index and matrix.entry are not read.
+// Entries of no row become 0. Only kProduct reads matrix.index, and nothing matrix.entry.
 struct MapProblem {
   static constexpr const char* kPlanner = "rows.map";
   Matrix matrix;
   Map map = Map::kCopy;
   DType dtype = DType::kFloat32;  // of x, y, row and out: of any size for kCopy and kSelected
   int64_t features = 1;
-  const void* x = nullptr;         // [entries][features]
+  const void* x = nullptr;         // [entries][features], or [columns][features] for kProduct
   const void* y = nullptr;         // [entries][features]
   Rows row;                        // [rows][features]
   const void* selected = nullptr;  // [rows][features], of the type of ptr

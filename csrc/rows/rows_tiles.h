@@ -25,11 +25,12 @@ constexpr int kBoundBytes = 2;     // of where a row of a tile begins, or of an 
 // csrc/rows/MEASUREMENTS.md
 struct TileTuning {
   int64_t narrow_row = 64;    // bytes, at most, of dense rows that are reduced in tiles
+  int64_t gathered = 1;       // features, at most, of dense rows that entries name
   int64_t narrow_map = 63;    // the same, of maps
   int64_t least_tile = 2048;  // bytes
   int64_t team_entries = 8;   // of a row of mean length, for each thread
 
-  GPUOPT_DESCRIBE(narrow_row, narrow_map, least_tile, team_entries)
+  GPUOPT_DESCRIBE(narrow_row, gathered, narrow_map, least_tile, team_entries)
 };
 
 struct Tiles {
@@ -60,17 +61,18 @@ inline bool is_narrow(int64_t features, DType dtype, int64_t most_bytes) {
 
 // ---------------------------------------------------------------- reductions
 
-// Values must be side by side, too.
+// Rows that entries name are gathered into the tile. Each feature has a value of its own.
 inline bool is_tiled(const ReduceProblem& problem, const TileTuning& tuning) {
   const bool is_plain = problem.value == nullptr ||
-                        (problem.heads == problem.features && problem.matrix.entry == nullptr &&
-                         problem.reduce <= Reduce::kMean);
+                        (problem.heads == problem.features && problem.reduce <= Reduce::kMean);
+  const bool is_gather = problem.matrix.index != nullptr;
   // Statistics of softmax are not measured beyond 16 bytes.
   const int64_t most = problem.reduce == Reduce::kLogSum ? std::min<int64_t>(tuning.narrow_row, 16)
                                                          : tuning.narrow_row;
-  return is_plain && problem.matrix.index == nullptr && problem.selected == nullptr &&
-         problem.batches == 1 && problem.dense.row == problem.features &&
-         is_narrow(problem.features, problem.dtype, most);
+  return is_plain && problem.selected == nullptr && problem.batches == 1 &&
+         (is_gather ? problem.features <= tuning.gathered
+                    : problem.dense.row == problem.features &&
+                          is_narrow(problem.features, problem.dtype, most));
 }
 
 inline Tiles tiles_of(const ReduceProblem& problem, int64_t few_warps, const TileTuning& tuning) {
@@ -83,7 +85,7 @@ inline Tiles tiles_of(const ReduceProblem& problem, int64_t few_warps, const Til
 // ---------------------------------------------------------------- maps
 
 inline bool is_tiled(const MapProblem& map, const TileTuning& tuning) {
-  const bool reads_rows = map.map == Map::kCopy || map.map == Map::kSelected;
+  const bool reads_rows = map.map != Map::kSoftmax && map.map != Map::kSoftmaxGradient;
   return is_narrow(map.features, map.dtype, tuning.narrow_map) &&
          (!reads_rows || map.row.row == map.features);
 }

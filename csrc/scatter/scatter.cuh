@@ -6,7 +6,8 @@
 //   sorted           2:1   2:4 | 5:3
 //   written          2, 3, 4 and 5              3 and 4 are zeros, so nothing fills `out` before
 //
-// Every result is written once, and its order depends on the index and the number of SMs.
+// Every result is written once. The order of its additions depends on the index and the number of
+// SMs, but where a block has many entries and the caller allows any order.
 #pragma once
 
 #include "common/index_reader.cuh"
@@ -64,8 +65,11 @@ struct ExtremumState {
   }
   __device__ __forceinline__ void add(int i, C value, int32_t entry) {
     const bool is_beyond = is_min ? value < values[i] : value > values[i];
-    const bool is_first_nan = value != value && values[i] == values[i];
-    if (entries[i] < 0 || is_beyond || is_first_nan) values[i] = value, entries[i] = entry;
+    const bool is_nan = value != value, was_nan = values[i] != values[i];
+    const bool is_earlier = (value == values[i] || (is_nan && was_nan)) && entry < entries[i];
+    if (entries[i] < 0 || is_beyond || (is_nan && !was_nan) || is_earlier) {
+      values[i] = value, entries[i] = entry;
+    }
   }
   __device__ __forceinline__ void add(const Vec<T, V>& slice, uint32_t entry) {
 #pragma unroll
@@ -138,6 +142,45 @@ struct Found {
     if (threadIdx.x == 0) begins[kMaxRows] = count;
   }
 
+  // Groups the words by bin, in any order: counts them, and gives each the next place of its bin.
+  __device__ __forceinline__ void group(const uint32_t* words) {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    __shared__ uint32_t of_warps[kThreads / 32];
+    // Adds 1 to begins[bin] for each word. Words of a warp with one bin are added at once.
+    const auto for_words = [&](auto&& take) {
+      for (uint32_t from = threadIdx.x - lane; from < count; from += kThreads) {
+        const uint32_t word = from + lane < count ? words[from + lane] : ~0u, row = word >> 16;
+        const uint32_t alike = __match_any_sync(0xffffffffu, row);
+        const int first = __ffs(static_cast<int>(alike)) - 1;
+        uint32_t at = 0;
+        if (word != ~0u && static_cast<int>(lane) == first) {
+          at = atomicAdd(&begins[row], __popc(alike));
+        }
+        at = __shfl_sync(0xffffffffu, at, first);
+        if (word != ~0u) take(word, at + __popc(alike & ((1u << lane) - 1)));
+      }
+    };
+    begins[threadIdx.x] = 0;
+    __syncthreads();
+    for_words([](uint32_t, uint32_t) {});
+    __syncthreads();
+    const uint32_t length = begins[threadIdx.x];
+    uint32_t end = length;
+    for (uint32_t step = 1; step < 32; step *= 2) {
+      const uint32_t before = __shfl_up_sync(0xffffffffu, end, step);
+      if (lane >= step) end += before;
+    }
+    if (lane == 31) of_warps[warp] = end;
+    __syncthreads();
+    for (uint32_t i = 0; i < warp; ++i) end += of_warps[i];
+    begins[threadIdx.x] = end - length;
+    __syncthreads();
+    for_words([&](uint32_t word, uint32_t at) { entries[at] = static_cast<uint16_t>(word); });
+    __syncthreads();
+    begins[threadIdx.x] = end - length;
+    if (threadIdx.x == 0) begins[kMaxRows] = count;
+  }
+
   // Sorts the words by a bitonic network (K. E. Batcher, "Sorting networks and their applications",
   // 1968), and searches where each bin begins.
   __device__ __forceinline__ void sort(uint32_t* words) {
@@ -202,10 +245,12 @@ __global__ __launch_bounds__(kThreads,
   launch_dependents();
   found.list(args, first_bin, words);
   __syncthreads();
-  if (found.count > kMostRanked) {
+  if (found.count <= kMostRanked) {
+    found.rank(words);
+  } else if (args.in_order) {
     found.sort(words);
   } else {
-    found.rank(words);
+    found.group(words);
   }
   __syncthreads();
 
@@ -264,13 +309,18 @@ __global__ __launch_bounds__(kThreads,
     const uint32_t begin = found.begins[row], end = found.begins[row + 1];
     if (end - begin <= kMostSlices << args.shares_log2) continue;
     State state = reduce(begin, end, part, parts_log2);
-    for (uint32_t step = 1; step < 1u << parts_log2; step *= 2) {
-      states[threadIdx.x] = state;
-      __syncthreads();
-      if (part % (2 * step) == 0) state.add(states[threadIdx.x + step * lanes]);
-      __syncthreads();
+    for (uint32_t step = 1; step * lanes < 32; step *= 2) {
+      const State next = shuffle_from(state, (threadIdx.x + step * lanes) % 32);
+      if (part % (2 * step) == 0) state.add(next);
     }
-    if (part == 0) store(state, row, end - begin);
+    const uint32_t warp = threadIdx.x / 32;
+    if (threadIdx.x % 32 < lanes) states[warp * lanes + lane] = state;
+    __syncthreads();
+    if (part == 0) {
+      for (uint32_t next = 1; next < kThreads / 32; ++next) state.add(states[next * lanes + lane]);
+      store(state, row, end - begin);
+    }
+    __syncthreads();
   }
 }
 

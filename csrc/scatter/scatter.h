@@ -34,6 +34,7 @@ struct Problem {
   int64_t features = 1;
   int64_t entry_stride = 0;  // in elements
   int64_t batch_stride = 0;
+  bool in_order = true;  // sums are repeatable
 };
 
 constexpr int kThreadsLog2 = 9, kThreads = 1 << kThreadsLog2;
@@ -41,8 +42,9 @@ constexpr int kMaxRows = kThreads;  // bins of a block
 constexpr int kMaxEntries = 8192;
 // Where a sum in any order is an alternative, which fills `out` and adds to it: 2048 entries to
 // (2708,128) in f32 take 4.3 in one launch, 5.1 added and 5.9 in ATen; 4096 to (500,16) 5.4, 4.4
-// and 4.2. In bf16, 4096 to (4096,256) take 7.3 and 14.9 (us, H200).
-constexpr int kMaxAdded = 2048, kMaxAddedHalves = 4096;
+// and 4.2 (us, H200). Half types are added to a result in float32, so large results have no limit.
+constexpr int kMaxAdded = 2048;
+constexpr int64_t kLargeHalves = int64_t{1} << 22;  // values of a result
 constexpr int kLoads = 4;      // entries of the index that a thread has in flight
 constexpr int kMinBlocks = 2;  // of an SM, which limits the registers of a thread
 // A thread reads this many slices of a bin. All threads of a block share a longer bin.
@@ -62,7 +64,7 @@ struct Args {
   int shares_log2 = 0;  // threads of a warp that share the slices of a bin
   FastDiv tiles;        // blocks side by side in a slice
   FastDiv row_blocks;   // blocks that share the bins
-  bool is_mean = false, is_min = false;
+  bool is_mean = false, is_min = false, in_order = true;
   int64_t features = 0;
   int64_t entry_stride = 0, batch_stride = 0;
 };
@@ -110,6 +112,7 @@ inline Plan plan(const Problem& problem, const Device& device) {
   args.entries = static_cast<uint32_t>(problem.entries);
   args.is_mean = problem.reduce == Reduce::kMean;
   args.is_min = problem.reduce == Reduce::kMin;
+  args.in_order = problem.in_order && !plan.is_extremum;
   args.features = problem.features;
   args.entry_stride = problem.entry_stride;
   args.batch_stride = problem.batch_stride;
@@ -138,13 +141,13 @@ inline Plan plan(const Problem& problem, const Device& device) {
 
 // Whether one launch is the way to reduce so few entries. The caller may have a fast way for more.
 inline bool is_small(const Problem& problem, bool may_add, const Device& device) {
-  const int64_t most = !may_add                      ? kMaxEntries
-                       : size_of(problem.dtype) == 2 ? kMaxAddedHalves
-                                                     : kMaxAdded;
-  if (problem.entries > most || problem.index.bins > kMaxReads || problem.batches > kMaxReads ||
-      problem.features > kMaxReads) {
+  if (problem.entries > kMaxEntries || problem.index.bins > kMaxReads ||
+      problem.batches > kMaxReads || problem.features > kMaxReads) {
     return false;
   }
+  const bool is_large = size_of(problem.dtype) == 2 &&
+                        problem.index.bins >= kLargeHalves / (problem.batches * problem.features);
+  if (may_add && problem.entries > kMaxAdded && !is_large) return false;
   const Plan plan = scatter::plan(problem, device);
   const int64_t blocks =
       int64_t{plan.args.row_blocks.divisor} * plan.args.tiles.divisor * problem.batches;

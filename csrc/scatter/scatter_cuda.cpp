@@ -69,6 +69,7 @@ std::optional<Plan> small_plan(const char* name, const Scatter& op, const Call& 
   problem.features = slices.features;
   problem.entry_stride = slices.entry_stride;
   problem.batch_stride = slices.batch_stride;
+  problem.in_order = !may_add();
   const Device device = current_device();
   return is_small(problem, is_added, device) ? std::optional(plan(problem, device)) : std::nullopt;
 }

@@ -22,6 +22,22 @@ struct ProductProblem {
   GPUOPT_DESCRIBE(matrix, dtype, features, heads, a, b, out)
 };
 
+// The same as a map, where each head has one feature and rows are narrow.
+inline std::optional<MapProblem> as_map(const ProductProblem& problem,
+                                        const Tuning& tuning = limits<Tuning>()) {
+  MapProblem map;
+  map.matrix = problem.matrix;
+  map.map = Map::kProduct;
+  map.dtype = problem.dtype;
+  map.features = problem.features;
+  map.x = problem.b.data;
+  map.row = problem.a;
+  map.out = problem.out;
+  const bool is_map = problem.heads == problem.features && problem.matrix.entry == nullptr &&
+                      problem.b.row == problem.features && is_tiled(map, tuning.tiles);
+  return is_map ? std::optional(map) : std::nullopt;
+}
+
 struct ProductArgs {
   Walk walk;
   ProductProblem problem;

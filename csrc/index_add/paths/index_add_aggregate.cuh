@@ -127,8 +127,8 @@ struct TileTables {
 // 110). Keeping rows in shared memory is as fast as reading them again.
 //
 // kAnywhere: units begin at any address, and the last unit of a row may be partial. Half types
-// only.
-template <typename T, int V, int kThreads, bool kAnywhere>
+// that are added to their own type only. `To` is the type of self.
+template <typename T, int V, int kThreads, bool kAnywhere, typename To>
 __global__ __launch_bounds__(kThreads, (kAnywhere ? 2 : 4) * kAtomicThreads /
                                            kThreads) void add_aggregated(const AtomicArgs args,
                                                                          const TileArgs tile) {
@@ -146,7 +146,7 @@ __global__ __launch_bounds__(kThreads, (kAnywhere ? 2 : 4) * kAtomicThreads /
   const Offsets offsets = outer_offsets(args.outer, outer);
   const T* source = static_cast<const T*>(args.source) + offsets.source +
                     first * args.entry_stride + first_unit * V;
-  T* self = static_cast<T*>(args.self) + offsets.self + first_unit * V;
+  To* self = static_cast<To*>(args.self) + offsets.self + first_unit * V;
 
   // Load the bins of the tile and the first batch of vectors.
   uint32_t entries[kThreadRows<kThreads>];
@@ -175,11 +175,11 @@ __global__ __launch_bounds__(kThreads, (kAnywhere ? 2 : 4) * kAtomicThreads /
       const int bytes = static_cast<int>(sizeof(T)) * values_of(unit);
       return vec_of<T>(join_bytes(vec.get(source_end), uint4{}, bytes));
     } else {
-      return vec.values();
+      return converted<To>(vec.values());
     }
   };
-  const auto add_unit = [&](uint32_t bin, uint32_t unit, const Vec<T, V>& vec) {
-    T* to = self + bin * args.bin_stride + unit * V;
+  const auto add_unit = [&](uint32_t bin, uint32_t unit, const Vec<To, V>& vec) {
+    To* to = self + bin * args.bin_stride + unit * V;
     if constexpr (kAnywhere) {
       atomic_add_anywhere(to, vec, values_of(unit), reinterpret_cast<const T*>(args.first_byte),
                           reinterpret_cast<const T*>(args.end_byte));
@@ -224,7 +224,7 @@ __global__ __launch_bounds__(kThreads, (kAnywhere ? 2 : 4) * kAtomicThreads /
     for (int u = 0; u < kAtomicUnroll; ++u) {
       const uint32_t row = unit_rows[u];
       if (row >= rows || (repeated && tables.row_slots[row] != TileTables::kAlone)) continue;
-      Sums<T, V> sums;
+      Sums<To, V> sums;
       sums.add(values_in(vecs[u], own_units[u]), alpha);
       add_unit(tables.bins[row], own_units[u], sums.rounded());
     }
@@ -240,7 +240,7 @@ __global__ __launch_bounds__(kThreads, (kAnywhere ? 2 : 4) * kAtomicThreads /
   const uint32_t lane = threadIdx.x % kWarp, unit = lane % lanes;
   for (uint32_t s = threadIdx.x / kWarp; s < num_segments; s += kThreads / kWarp) {
     const TileSegment segment = tables.segments[s];
-    Sums<T, V> sums;
+    Sums<To, V> sums;
     if (unit < units) {
 #pragma unroll 4
       for (uint32_t i = lane / lanes; i < segment.count; i += kWarp / lanes) {
@@ -258,11 +258,11 @@ __global__ __launch_bounds__(kThreads, (kAnywhere ? 2 : 4) * kAtomicThreads /
   }
 }
 
-template <typename T, bool kAnywhere>
+template <typename T, bool kAnywhere, typename To>
 cudaError_t launch_tiles(const TilesPlan& plan, cudaStream_t stream) {
   return launch_kernel(plan.shape.threads == kFewRowsThreads
-                           ? add_aggregated<T, kVecSize<T>, kFewRowsThreads, kAnywhere>
-                           : add_aggregated<T, kVecSize<T>, kAtomicThreads, kAnywhere>,
+                           ? add_aggregated<T, kVecSize<T>, kFewRowsThreads, kAnywhere, To>
+                           : add_aggregated<T, kVecSize<T>, kAtomicThreads, kAnywhere, To>,
                        plan.shape, stream, plan.args, plan.tile);
 }
 
@@ -272,9 +272,10 @@ cudaError_t launch(const TilesPlan& plan, Workspace&, cudaStream_t stream) {
     return cudaErrorInvalidValue;
   } else {
     if constexpr (kIsHalf<T>) {
-      if (plan.anywhere) return launch_tiles<T, true>(plan, stream);
+      if (plan.wide_self) return launch_tiles<T, false, float>(plan, stream);
+      if (plan.anywhere) return launch_tiles<T, true, T>(plan, stream);
     }
-    return launch_tiles<T, false>(plan, stream);
+    return launch_tiles<T, false, T>(plan, stream);
   }
 }
 

@@ -81,7 +81,8 @@ struct TileArgs {
 
 // The accesses of tiles are vectors.
 struct TilesPlan {
-  bool anywhere = false;  // rows are not whole aligned vectors
+  bool anywhere = false;   // rows are not whole aligned vectors
+  bool wide_self = false;  // as in AtomicPlan
   AtomicArgs args;
   TileArgs tile;
   LaunchShape shape;
@@ -119,7 +120,7 @@ inline bool has_vectors(const Problem& problem, const Layout& layout) {
 // faster from more entries on.
 inline bool aggregates(const Problem& problem, const Layout& layout, const Tuning& tuning) {
   const bool anywhere =
-      is_half(problem.dtype) && layout.inner.self_stride == 1 && layout.inner.source_stride == 1;
+      is_half(problem.dtype) && !problem.wide_self && layout.inner.self_stride == 1 && layout.inner.source_stride == 1;
   const int64_t values = kAccessBytes / static_cast<int64_t>(size_of(problem.dtype));
   const bool vectors = has_vectors(problem, layout);
   const int64_t units = std::max<int64_t>(layout.inner.size / values, 1);
@@ -190,6 +191,7 @@ inline TilesPlan plan_tiles(const Problem& problem, const Layout& layout, const 
                             const Tuning& tuning) {
   TilesPlan plan;
   plan.anywhere = !has_vectors(problem, layout);
+  plan.wide_self = problem.wide_self;
   const int values = kAccessBytes / static_cast<int>(size_of(problem.dtype));
   const AtomicPlan atomic = plan_atomic(problem, layout, device, tuning, values);
   plan.args = atomic.args;
@@ -254,6 +256,7 @@ void describe(const AtomicPlan& plan, F&& f) {
 template <typename F>
 void describe(const TilesPlan& plan, F&& f) {
   f("path", "tiles");
+  f("wide_self", plan.wide_self);
   f("anywhere", plan.anywhere);
   f("units", plan.tile.row_units);
   f("tile_units", plan.args.units.divisor);

@@ -51,6 +51,34 @@ class TileMemory {
     return to + before;
   }
 
+  // Copies the rows of entries to shared memory, from where row_of(entry) says. A barrier ends it.
+  template <typename T, typename RowOf>
+  __device__ __forceinline__ const T* gather(int32_t entries, int32_t width, RowOf&& row_of) {
+    constexpr int U = 8;
+    T* const to = take<T>(entries * width);
+    for (int32_t entry = static_cast<int32_t>(threadIdx.x); entry < entries;
+         entry += U * kThreads) {
+      const T* rows[U];
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        rows[u] = row_of(min(entry + u * kThreads, entries - 1));
+      }
+#pragma unroll 1
+      for (int32_t feature = 0; feature < width; ++feature) {
+        T values[U];
+#pragma unroll
+        for (int u = 0; u < U; ++u) values[u] = rows[u][feature];
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+          if (entry + u * kThreads < entries) {
+            to[(entry + u * kThreads) * width + feature] = values[u];
+          }
+        }
+      }
+    }
+    return to;
+  }
+
  private:
   char* next_;
 };

@@ -132,6 +132,9 @@ cudaError_t launch(MapPlan plan, Workspace& workspace, cudaStream_t stream) {
   return with_float(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     using C = compute_t<T>;
+    if (problem.map == Map::kProduct) {
+      return launch_kernel(map_tiles<T, T, Map::kProduct>, plan.shape, stream, plan.args);
+    }
     const bool is_gradient = problem.map == Map::kSoftmaxGradient;
     const size_t bytes = is_gradient ? sizeof(C) : sizeof(LogSumState<C>);
     problem.row.row = problem.features;

@@ -1,6 +1,8 @@
 // Maps of narrow rows: threads side by side along the results.
 #pragma once
 
+#include <cassert>
+
 #include "rows/device/rows_states.cuh"
 #include "rows/device/rows_tile.cuh"
 
@@ -65,6 +67,16 @@ __global__ __launch_bounds__(kThreads, kTileBlocks) void map_tiles(const MapArgs
   __syncthreads();
 
   // Compute and store.
+  [[maybe_unused]] const auto other_at = [&](int32_t entry) {
+    uint32_t column = static_cast<uint32_t>(begin + entry);
+    if (matrix.index != nullptr) {
+      const auto most_column = static_cast<uint32_t>(matrix.columns - 1);
+      column = *low_word(matrix, matrix.index, begin + entry);
+      assert(column <= most_column && "index out of bounds");
+      column = min(column, most_column);
+    }
+    return static_cast<const T*>(problem.x) + int64_t{column} * width;
+  };
   T* const out = static_cast<T*>(problem.out) + begin * width;
   const auto shift =
       static_cast<int32_t>(reinterpret_cast<uintptr_t>(out) % kAccessBytes / sizeof(T));
@@ -85,6 +97,8 @@ __global__ __launch_bounds__(kThreads, kTileBlocks) void map_tiles(const MapArgs
         } else if constexpr (kMap == Map::kSelected) {
           const int64_t chosen = matrix.is_long ? long_selected[of_row] : selected[of_row];
           if (chosen == begin + entry) results.values[i] = result;
+        } else if constexpr (kMap == Map::kProduct) {
+          results.values[i] = from_compute<T>(to_compute(result) * to_compute(other_at(entry)[feature]));
         } else if constexpr (kMap == Map::kSoftmax) {
           results.values[i] = softmax_of(x[at + i], result);
         } else {

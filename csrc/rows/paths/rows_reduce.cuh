@@ -11,6 +11,7 @@
 #include "rows/device/rows_states.cuh"
 #include "rows/device/rows_walk.cuh"
 #include "rows/paths/rows_parts.cuh"
+#include "rows/paths/rows_reduce_few.cuh"
 #include "rows/paths/rows_reduce_tiles.cuh"
 #include "rows/rows.h"
 
@@ -233,6 +234,16 @@ cudaError_t run_any(const ReducePlan& plan, Workspace& workspace, cudaStream_t s
   } || requires(State state) { state.most; };
   const auto with_access = [&](auto weighted) {
     constexpr bool kWeighted = decltype(weighted)::value;
+    if (plan.is_few) {
+      if constexpr (!kIsPlain) {
+        if (plan.access == Access::kVector) {
+          return launch_kernel(reduce_few<T, State, Access::kVector, kWeighted>, plan.shape, stream,
+                               plan.args);
+        }
+      }
+      return launch_kernel(reduce_few<T, State, Access::kSingle, kWeighted>, plan.shape, stream,
+                           plan.args);
+    }
     const auto run_kernel = [&](auto kernel) {
       return run<T, State>(kernel, plan, workspace, stream);
     };

@@ -1,5 +1,7 @@
-// Reductions of entries without index, whose rows are narrow.
+// Reductions of entries whose rows are narrow.
 #pragma once
+
+#include <cassert>
 
 #include "common/warp.cuh"
 #include "rows/device/rows_access.cuh"
@@ -27,11 +29,28 @@ __global__ __launch_bounds__(kThreads, kTileBlocks) void reduce_tiles(const Redu
   const int64_t begin = window.begin * width;
   const auto elements = static_cast<int32_t>(window.count * width);
   const T* const staged = reinterpret_cast<const T*>(shared);
-  const T* const x = memory.copy(static_cast<const T*>(problem.dense.data) + begin, elements);
+  const T* x;
+  if (problem.matrix.index == nullptr) {
+    x = memory.copy(static_cast<const T*>(problem.dense.data) + begin, elements);
+  } else {
+    const auto most_column = static_cast<uint32_t>(problem.matrix.columns - 1);
+    x = memory.gather<T>(window.count, static_cast<int32_t>(width), [&](int32_t entry) {
+      const uint32_t column = *low_word(problem.matrix, problem.matrix.index, window.begin + entry);
+      assert(column <= most_column && "index out of bounds");
+      return static_cast<const T*>(problem.dense.data) +
+             min(column, most_column) * problem.dense.row;
+    });
+  }
   const auto x_begin = static_cast<int32_t>(x - staged);
   [[maybe_unused]] int32_t y_apart = 0;
   if constexpr (kWeighted) {
-    const T* const y = memory.copy(static_cast<const T*>(problem.value) + begin, elements);
+    const T* const values = static_cast<const T*>(problem.value);
+    const T* const y =
+        problem.matrix.entry == nullptr
+            ? memory.copy(values + begin, elements)
+            : memory.gather<T>(window.count, static_cast<int32_t>(width), [&](int32_t entry) {
+                return values + place_of(problem.matrix, window.begin + entry) * width;
+              });
     y_apart = static_cast<int32_t>(y - x);
   }
   const TileRows rows(problem.matrix, window, memory);

@@ -101,7 +101,11 @@ Tensor sddmm_cuda(const Sddmm& op) {
   const Tensor result = unfilled(sizes, op.a.options());
   if (problem.matrix.entries == 0 || problem.features == 0) return result.zero_();
   problem.out = result.mutable_data_ptr();
-  run(name, problem);
+  if (const auto map = as_map(problem)) {
+    run(name, *map);
+  } else {
+    run(name, problem);
+  }
   return result;
 }
 

@@ -13,7 +13,7 @@ from ..dtypes import BOOL, COMPLEX, FLOAT, TYPES, Operand
 from ..memory import scatter
 
 PATHS = ATOMIC, TILES, HOT, SORTED, BINS, LINES = "atomic", "tiles", "hot", "sorted", "bins", "lines"
-FAST, DETERMINISTIC, ACCURATE = range(3)
+FAST, DETERMINISTIC, ACCURATE, WIDE = range(4)  # WIDE adds half types to float32
 REAL = [t for t in TYPES if t.category != COMPLEX]
 # Below the product's 4096, so that problems of a few hundred entries reach tiles and sums of blocks.
 LOWERED = {"min_tile_entries": 128, "min_block_sums": 128}
@@ -64,7 +64,7 @@ def run_and_compare(index_add, self: Operand, source: Operand, dim: int, index, 
     want = expected(self, source, dim, np.asarray(index, np.int64), alpha)
     addresses = self.address, source.address
     taken = run(
-        index_add, dim, self.sizes, self.strides, source.strides, addresses, index, self.dtype, mode, alpha, sms
+        index_add, dim, self.sizes, self.strides, source.strides, addresses, index, source.dtype, mode, alpha, sms
     )
     assert taken.error == 0
     assert taken.intact, "a kernel wrote past its scratch or shared memory"

@@ -66,15 +66,17 @@ extern "C" int set_limit(const char* name, int64_t value) {
   return sets_limit(tuning, name, value);
 }
 
-// Adds, and returns the run as JSON.
+// Adds, and returns the run as JSON. Mode 3 adds half types to float32, in mode fast.
 extern "C" const char* run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
                            const int64_t* self_strides, const int64_t* source_strides,
                            uint64_t self, uint64_t source, uint64_t index, int64_t index_stride,
                            int long_index, int dtype, int mode, int64_t alpha, int sms) {
   static std::string json;
-  const Problem problem =
+  Problem problem =
       make_problem(num_dims, dim, sizes, entries, self_strides, source_strides, self, source, index,
                    index_stride, long_index, dtype, mode, alpha);
+  problem.wide_self = mode == 3;
+  if (problem.wide_self) problem.mode = Mode::kFast;
   PoisonedWorkspace workspace(kPoison);
   Run run;
   for_each_plan(problem, Device{sms, 227 << 10}, tuning, [&](const Plan& plan) {

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ...support.seeded import seeded
-from ..dtypes import BOOL, FLOAT, TYPES, Operand
+from ..dtypes import BOOL, F16, F32, FLOAT, TYPES, Operand
 from .index_add_model import (
     ACCURATE,
     ATOMIC,
@@ -26,6 +26,7 @@ from .index_add_model import (
     REAL,
     SORTED,
     TILES,
+    WIDE,
     distributions,
     indices,
     run_and_compare,
@@ -122,6 +123,19 @@ def test_rows_by_few_and_many_lanes(index_add, distribution, width, lanes):
     source = Operand(TYPES[7], [width, 700], [1, width], 0, random)
     taken = run_and_compare(index_add, self, source, 1, indices(distribution, 700, 90, random), mode=DETERMINISTIC)
     assert (taken.path, taken.lanes) == (SORTED, lanes)
+
+
+@pytest.mark.parametrize("width, path", [(1, ATOMIC), (3, ATOMIC), (8, ATOMIC), (64, TILES), (66, ATOMIC), (264, TILES)])
+def test_halves_added_to_float32(index_add, width, path):
+    """Values, pairs and vectors of half types, and tiles of rows."""
+    set_limits(index_add, min_tile_entries=500, min_block_sums=500)
+    for k, distribution in enumerate(("uniform", "equal", "zipf")):
+        random = np.random.default_rng(width)
+        source = Operand(F16, [width, 1100], [1, width + 8 * k], 0, random)
+        self = Operand(F32, [width, 300], [1, width + 8 * (k % 2)], 0, random)
+        run = run_and_compare(index_add, self, source, 1, indices(distribution, 1100, 300, random), -2 + k, WIDE)
+        assert run.path == path
+        assert path == ATOMIC or run.wide_self
 
 
 @pytest.mark.parametrize("mode, path", [(FAST, TILES), (DETERMINISTIC, SORTED)])

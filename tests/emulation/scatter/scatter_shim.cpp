@@ -18,7 +18,7 @@ constexpr char kPoison = char(0xcd);
 
 struct Given {
   int64_t src, index, out, arg, long_index, index_stride, bins, reduce, dtype;
-  int64_t batches, entries, features, entry_stride, batch_stride;
+  int64_t batches, entries, features, entry_stride, batch_stride, in_order;
 };
 
 struct Planned {
@@ -39,6 +39,7 @@ static Problem make_problem(const Given& given) {
   problem.features = given.features;
   problem.entry_stride = given.entry_stride;
   problem.batch_stride = given.batch_stride;
+  problem.in_order = given.in_order != 0;
   return problem;
 }
 

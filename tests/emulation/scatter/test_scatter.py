@@ -27,7 +27,7 @@ class Given(ctypes.Structure):
         (name, ctypes.c_int64)
         for name in (
             "src", "index", "out", "arg", "long_index", "index_stride", "bins", "reduce", "dtype", "batches", "entries", "features",
-            "entry_stride", "batch_stride",
+            "entry_stride", "batch_stride", "in_order",
         )
     ]  # fmt: skip
 
@@ -58,6 +58,7 @@ class Problem:
     with_arg: bool = True
     at_end: bool = True
     sms: int = 1
+    in_order: bool = True
 
     def layout(self, entries: int) -> tuple[int, int, int]:
         """The strides of entries and batches, and the values from the first to the last one."""
@@ -110,7 +111,7 @@ def run(kernels, problem: Problem, values: np.ndarray, index: np.ndarray, bins: 
         Given(
             src.view(dtype).ctypes.data, at_index.view(kind).ctypes.data, out.view(dtype).ctypes.data,
             arg.view(np.int64).ctypes.data if problem.with_arg else 0, problem.is_long, problem.index_step, bins, problem.reduce,
-            problem.dtype.number, batches, entries, features, stride, batch_stride,
+            problem.dtype.number, batches, entries, features, stride, batch_stride, problem.in_order,
         ),
         Planned(),
     )  # fmt: skip
@@ -185,7 +186,7 @@ def problems(draw):
         dtype, draw(st.integers(SUM, MIN)), batches, features, draw(st.sampled_from((0, values) if whole else (0, 1, values, 3))),
         draw(st.sampled_from((0, values) if whole else (0, values, 5))), 0 if whole else draw(st.integers(0, values - 1)),
         0 if whole else draw(st.integers(0, values - 1)), draw(st.booleans()), draw(st.sampled_from((1, 1, 3))), draw(st.booleans()),
-        draw(st.booleans()), draw(st.sampled_from((1, 2, 3, 8))),
+        draw(st.booleans()), draw(st.sampled_from((1, 2, 3, 8))), draw(st.booleans()),
     )  # fmt: skip
     order = draw(st.sampled_from(("uniform", "ascending", "skewed", "equal")))
     return problem, some_index(np.random.default_rng(draw(st.integers(0, 2**31))), order, entries, bins), bins
@@ -204,12 +205,14 @@ def test_any_problem(kernels):
         taken.add(("values", planned.values, problem.dtype))
         taken.add(("rows", planned.rows > 1, planned.shares > 1))
         taken.add(("tiles", planned.tiles > 1, problem.batches > 1))
+        taken.add(("order", problem.in_order or problem.reduce > MEAN, bool(len(index) > 256 * planned.blocks)))
 
     check()
     assert {("long", a, b) for a in (False, True) for b in (False, True)} <= taken
     accesses = {(16 // d.numpy.itemsize, d) for d in FLOATS} | {(1, d) for d in FLOATS}
     assert {("values", *access) for access in accesses} <= taken
     assert {("rows", False, True), ("rows", True, True), ("rows", True, False)} <= taken
+    assert {("order", in_order, many) for in_order in (False, True) for many in (False, True)} <= taken
     assert {("tiles", True, False), ("tiles", True, True), ("tiles", False, True)} <= taken
 
 
@@ -231,9 +234,11 @@ def test_every_kernel(kernels, dtype, reduce, offset):
 @pytest.mark.parametrize("entries", [1, 2, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1024, 1025, 4096, 8191, 8192])
 @pytest.mark.parametrize("reduce", [SUM, MAX])
 def test_all_entries_in_one_bin(kernels, entries, reduce):
-    """A block sorts up to 256 entries by comparing each with all, and more in a network of a power of two. Threads share the bin."""
+    """A block sorts up to 256 entries by comparing each with all. More are sorted in a network of a power of two, or grouped where
+    any order will do. Threads share the bin."""
     for bins, bin in ((1, 0), (3, 1)):
-        compare(kernels, Problem(reduce=reduce, features=5), np.full(entries, bin), bins)
+        for in_order in (True, False):
+            compare(kernels, Problem(reduce=reduce, features=5, in_order=in_order), np.full(entries, bin), bins)
 
 
 @pytest.mark.parametrize("entries, bins", [(8192, 8192), (8192, 700), (3000, 5000), (257, 257)])
@@ -242,8 +247,8 @@ def test_positions(kernels, entries, bins):
     random = np.random.default_rng(entries)
     index = random.permutation(bins)[:entries] if bins >= entries else random.integers(bins, size=entries)
     values = random.permutation(entries).astype(np.float32)[None, :, None]
-    for reduce in (SUM, MIN):
-        planned = compare(kernels, Problem(reduce=reduce, sms=2), index, bins, values)
+    for reduce, in_order in ((SUM, True), (SUM, False), (MIN, False)):
+        planned = compare(kernels, Problem(reduce=reduce, sms=2, in_order=in_order), index, bins, values)
         assert planned.rows == min(-(-bins // 4), 512)
 
 
@@ -278,19 +283,22 @@ def test_the_order_is_fixed(kernels, dtype, entries, bins, features):
 
 
 @pytest.mark.parametrize(
-    "entries, bins, features, may_add, small",
+    "dtype, entries, bins, features, may_add, small",
     [
-        (8192, 10, 4, False, True),
-        (8193, 10, 4, False, False),
-        (2048, 10, 4, True, True),
-        (2049, 10, 4, True, False),
-        (8192, 100_000, 4096, False, False),  # the index would be read by too many blocks
-        (1000, 4_000_000, 1, True, False),  # filling the result is faster
-        (100, 2**22 + 1, 1, False, False),
-        (1, 1, 2**22 + 1, False, False),
+        (F32, 8192, 10, 4, False, True),
+        (F32, 8193, 10, 4, False, False),
+        (F32, 2048, 10, 4, True, True),
+        (F32, 2049, 10, 4, True, False),
+        (F16, 2049, 10, 4, True, False),
+        (F16, 8192, 10_000, 512, True, True),  # a result in float32 would take longer
+        (F32, 8192, 10_000, 512, True, False),
+        (F32, 8192, 100_000, 4096, False, False),  # the index would be read by too many blocks
+        (F32, 1000, 4_000_000, 1, True, False),  # filling the result is faster
+        (F32, 100, 2**22 + 1, 1, False, False),
+        (F32, 1, 1, 2**22 + 1, False, False),
     ],
 )
-def test_which_problems_take_one_launch(kernels, entries, bins, features, may_add, small):
+def test_which_problems_take_one_launch(kernels, dtype, entries, bins, features, may_add, small):
     aligned = 1 << 20  # an address that nothing reads
-    of_call = Given(aligned, aligned, aligned, 0, True, 1, bins, SUM, F32.number, 1, entries, features, features, 0)
+    of_call = Given(aligned, aligned, aligned, 0, True, 1, bins, SUM, dtype.number, 1, entries, features, features, 0, 1)
     assert kernels.takes_one_launch(ctypes.byref(of_call), int(may_add), 132) == small

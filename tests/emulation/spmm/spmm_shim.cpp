@@ -61,9 +61,11 @@ struct Fields {
     problem.score_grad = pointer();
     return problem;
   }
+  // Windows of at least this length, or 0 for reductions in one launch.
   Tuning tuning() {
     Tuning tuning;
     tuning.shortest = number();
+    tuning.few_units = tuning.shortest == 0 ? INT64_MAX : 0;
     tuning.tiles.least_tile = 16 * tuning.shortest;
     return tuning;
   }
@@ -89,7 +91,7 @@ extern "C" int spmm_reduce(const int64_t* fields, double empty) {
   const ReducePlan planned = plan(problem, in.tuning());
   PoisonedWorkspace workspace(0x7e);
   const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
-  return ran ? static_cast<int>(planned.access) : -1;
+  return !ran ? -1 : planned.is_few ? 16 + static_cast<int>(planned.access) : static_cast<int>(planned.access);
 }
 
 extern "C" int spmm_product(const int64_t* fields) {

@@ -14,8 +14,9 @@ from ..memory import Memory, decode, encode
 
 I32, I64, F64 = TYPES[4], TYPES[5], TYPES[8]
 SUM, MEAN, MAX, MIN, PROD = range(5)
-COPY, SELECTED, SOFTMAX, SOFTMAX_GRADIENT = range(4)
+COPY, SELECTED, SOFTMAX, SOFTMAX_GRADIENT, PRODUCT = range(5)
 VECTOR, SPREAD, SINGLE = range(3)
+FEW = 16  # is added to the access of reductions in one launch, which window 0 asks for
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +127,7 @@ def check_reduce(
     ]  # fmt: skip
     used = call(kernels.spmm_reduce, fields, ctypes.c_double(1 if kind == PROD else 0))
     assert used == access if access is not None else used >= 0
+    assert (used >= FEW) == (window == 0)
     table, weights = dense.values(), value.values()[0] if value else None
     head = np.arange(features) * (heads or 1) // features
     expected = np.zeros((batches, matrix.rows, features))
@@ -219,13 +221,30 @@ def test_rows_of_several_windows(kernels, dtype, lengths):
         check_reduce(kernels, matrix, MAX, dtype, 5, window=2)
 
 
+@pytest.mark.parametrize("kind", [SUM, MEAN, MAX, MIN, PROD])
+@pytest.mark.parametrize("dtype", [F32, F16, BF16, F64, I32], ids=repr)
+def test_few_entries(kernels, dtype, kind):
+    """In one launch: a team for each row, and a block for a long one. Some blocks have several rows, and some one."""
+    random = np.random.default_rng(kind)
+    for k, features in enumerate((1, 3, 8, 32, 47, 130)):
+        vector = dtype.category == FLOAT and kind != PROD and features * dtype.numpy.itemsize % 16 == 0
+        lengths = (0, 1, 2, 3) if kind == PROD else ((0, 1, 5, 100), (17,), (0, 0, 1, 100))[k % 3]
+        matrix = Matrix(random, 15, 30, lengths, long=k % 2 == 0, has_index=k != 1, has_entry=k % 3 == 0)
+        heads = k % 2 if dtype.category == FLOAT and kind != PROD else 0
+        access = FEW + (VECTOR if vector else SINGLE)
+        check_reduce(
+            kernels, matrix, kind, dtype, features, heads=heads, batches=1 + k % 2, window=0, pitch=(0, 0, 8)[k % 3],
+            access=access,
+        )  # fmt: skip
+
+
 def test_extremes_of_special_values(kernels):
     """A NaN wins, the first of equal entries counts, and infinities are values."""
     table = placed(np.array([[np.nan], [np.inf], [-np.inf], [1], [1], [np.nan]], np.float32))
     rows = [[3, 0, 1, 5], [2, 2], [3, 4], [1, 3], [], [2, 3], [4, 0], [5, 0]]
     ptr = placed(np.cumsum([0, *map(len, rows)]).astype(np.int32))
     index = placed(np.array(sum(rows, []), np.int32))
-    for window in (1, 128):
+    for window in (0, 1, 128):
         for kind, values, best in (
             (MAX, [np.nan, -np.inf, 1, np.inf, 0, 1, np.nan, np.nan], [1, 0, 0, 0, -1, 1, 1, 0]),
             (MIN, [np.nan, -np.inf, 1, 1, 0, -np.inf, np.nan, np.nan], [1, 0, 0, 1, -1, 0, 1, 0]),

@@ -18,6 +18,7 @@ from .test_spmm_kernels import (
     MEAN,
     MIN,
     PROD,
+    PRODUCT,
     SELECTED,
     SOFTMAX,
     SOFTMAX_GRADIENT,
@@ -26,6 +27,7 @@ from .test_spmm_kernels import (
     Matrix,
     address,
     call,
+    check_reduce,
     kernels,
     placed,
 )  # fmt: skip
@@ -185,6 +187,15 @@ def test_log_sums(kernels, dtype, features):
             np.testing.assert_allclose(pairs[row, :, 1], np.exp(x - most).sum(0), rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [F32, F16, BF16, F64], ids=repr)
+def test_features_that_entries_name_are_gathered(kernels, dtype):
+    for k, heads in enumerate((0, 1)):
+        matrix = Matrix(np.random.default_rng(k), 60, 25, (0, 1, 3, 400), long=k == 0, has_entry=True)
+        for window in (SMALL, LARGE):
+            for kind in (SUM, MEAN) if heads else (SUM, MAX):
+                check_reduce(kernels, matrix, kind, dtype, 1, heads=heads, pitch=k, offset=1, window=window, access=TILE)
+
+
 # ---------------------------------------------------------------- maps
 
 
@@ -242,6 +253,21 @@ def test_softmax(kernels, dtype, kind):
                 else:
                     want[part] = weights * (values - (values * weights).sum(0))
             np.testing.assert_allclose(out, want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] / 10)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, F64], ids=repr)
+def test_products_of_a_row_and_what_its_entries_name(kernels, dtype):
+    for k, features in enumerate((1, 2, 5)):
+        random = np.random.default_rng(features)
+        matrix = Matrix(random, 50, 20, (0, 1, 4, 300), long=k % 2 == 0)
+        rows, other = (Dense(random, dtype, count, features, offset=k % 2) for count in (50, 20))
+        for offset, window in ((0, LARGE), (1, SMALL)):
+            out = mapped(
+                kernels, matrix, PRODUCT, dtype, features, x=other, rows=rows, offset=offset, window=window
+            ).values()[0]
+            row = np.repeat(np.arange(50), np.diff(matrix.ptr))
+            want = rows.values()[0, row] * other.values()[0, matrix.index]
+            np.testing.assert_array_equal(out, decode(dtype, encode(dtype, want)))
 
 
 def test_long_rows_of_maps(kernels):

@@ -14,7 +14,7 @@ namespace {
 struct Given {
   int64_t ptr, index, entry, is_long, rows, columns, entries;
   int64_t reduce, dtype, batches, features, heads, value, dense, dense_row, dense_batch;
-  int64_t out, out_row, out_batch, arg, selected, wide_out;
+  int64_t out, out_row, out_batch, arg, selected, wide_out, few;
 
   static void* address(int64_t number) { return reinterpret_cast<void*>(number); }
   Matrix matrix() const {
@@ -23,6 +23,13 @@ struct Given {
 };
 
 std::string json;
+
+// Whether one launch may reduce few entries.
+Tuning tuning_of(const Given& given) {
+  Tuning tuning;
+  if (given.few == 0) tuning.few_units = 0;
+  return tuning;
+}
 
 }  // namespace
 
@@ -52,8 +59,8 @@ const char* reduce(const Given* given) {
   json.clear();
   for_each_part(
       problem,
-      [](const ReduceProblem& part) {
-        return fits(part) ? std::optional(plan(part)) : std::nullopt;
+      [&](const ReduceProblem& part) {
+        return fits(part) ? std::optional(plan(part, tuning_of(*given))) : std::nullopt;
       },
       [](const ReducePlan& plan) { json += (json.empty() ? "[" : ", ") + to_json(plan); });
   json += "]";
@@ -82,7 +89,7 @@ const char* map(const Given* given) {
   problem.features = given->features;
   problem.row = {Given::address(given->dense), given->dense_row, 0};
   problem.out = Given::address(given->out);
-  json = to_json(plan(problem));
+  json = to_json(plan(problem, tuning_of(*given)));
   return json.c_str();
 }
 

@@ -19,7 +19,7 @@ DENSE, OUT, ARG, SELECTED_AT = (number << 44 for number in (1, 2, 3, 4))  # addr
 GRID = 2**31 - 1
 NAMES = (
     "ptr index entry is_long rows columns entries reduce dtype batches features heads value dense dense_row dense_batch "
-    "out out_row out_batch arg selected wide_out"
+    "out out_row out_batch arg selected wide_out few"
 )
 
 
@@ -125,15 +125,18 @@ def check_reduce(planner, problem: Given):
         ({"value": 64, "heads": 4}, TILE),
         ({"value": 64, "heads": 2}, SINGLE),
         ({"value": 64, "heads": 4, "reduce": MAX}, SINGLE),
-        ({"value": 64, "heads": 4, "entry": 64}, SINGLE),
+        ({"value": 64, "heads": 4, "entry": 64}, TILE),
         ({"reduce": MAX, "arg": ARG, "entry": 64}, TILE),
         ({"index": 64}, VECTOR),
+        ({"index": 64, "features": 1, "pitch": 3}, TILE),
+        ({"index": 64, "features": 2}, SINGLE),
+        ({"index": 64, "features": 1, "value": 64, "entry": 64}, TILE),
         ({"selected": SELECTED_AT}, SINGLE),
         ({"batches": 2}, VECTOR),
         ({"pitch": 1}, SINGLE),
     ],
 )
-def test_narrow_rows_without_index_are_read_in_tiles(planner, fields, access):
+def test_narrow_rows_are_read_in_tiles(planner, fields, access):
     fields = {"index": 0, "features": 4} | fields
     assert access_of(planner, **fields) == access
     if access == TILE:  # at any address
@@ -186,7 +189,7 @@ def test_vectors_are_for_plain_reductions_of_floats(planner):
 
 
 @pytest.mark.parametrize(
-    "features, lanes, tiles", [(1, 1, 1), (3, 4, 1), (8, 2, 1), (32, 8, 1), (128, 32, 1), (260, 32, 3)]
+    "features, lanes, tiles", [(3, 4, 1), (8, 2, 1), (32, 8, 1), (128, 32, 1), (260, 32, 3)]
 )
 def test_groups_have_the_threads_that_features_need(planner, features, lanes, tiles):
     (plan,) = check_reduce(planner, given(features=features))
@@ -203,7 +206,7 @@ def test_groups_have_the_threads_that_features_need(planner, features, lanes, ti
         (500_000, 1_500_000, 64, 64),
         (2_000_000, 60_000_000, 128, 611),  # 101376 warps
         (2_000_000, 60_000_000, 32, 152),  # with 4 groups each
-        (2_000_000, 60_000_000, 1, 64),
+        (2_000_000, 60_000_000, 3, 76),
     ],
 )
 def test_windows_grow_with_the_matrix(planner, rows, entries, features, window):
@@ -211,6 +214,30 @@ def test_windows_grow_with_the_matrix(planner, rows, entries, features, window):
     assert plan.window == window
     alike = check_reduce(planner, given(rows, entries, features, dense=DENSE + 64, out=OUT + 128))[0]
     assert alike.window == window  # roundings of sums depend on it
+
+
+@pytest.mark.parametrize(
+    "rows, entries, features, few, window, team",
+    [
+        (1000, 4000, 32, True, 7, 1),  # 128 blocks
+        (100_000, 100_000, 1, True, 512, 1),
+        (40_000, 400_000, 1, False, 0, 0),  # too many loads
+        (400, 100_000, 1, True, 3, 32),  # a warp for each row
+        (30, 30_000, 1, True, 1, 32),  # a block for each row
+        (30, 100_000, 1, False, 0, 0),  # a block alone would have too many entries of a row
+        (1000, 40_000, 32, False, 0, 0),
+        (50_000, 100, 32, False, 0, 0),
+    ],
+)
+def test_few_entries_take_one_launch(planner, rows, entries, features, few, window, team):
+    for index in (0, 64):
+        (plan,) = read(planner.reduce(given(rows, entries, features, index=index, few=1)))
+        assert plan.is_few == few
+        if few:
+            assert (plan.window, plan.team, plan.part_bytes) == (window, team, 0)
+            assert plan.lanes * team * window <= plan.shape.threads == 512
+            assert plan.shape.blocks == -(-rows // window) * plan.tiles
+    assert not read(planner.reduce(given(1000, 4000, 32, few=1, selected=SELECTED_AT)))[0].is_few
 
 
 def test_wide_problems_have_long_windows(planner):
