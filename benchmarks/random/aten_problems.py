@@ -230,7 +230,7 @@ def sparse(draw: Draw, op: str) -> Case:
     of = problems.graph(draw, draw.values(dtype, 3), features)
     # cuSPARSE refuses matrices with more entries than cells.
     columns = max(of.columns, math.ceil(of.entries / of.rows))
-    of = dataclasses.replace(of, columns=columns)
+    of = dataclasses.replace(of, columns=columns, name=text((of.rows, columns, of.entries)))
 
     def build(device: str, seed: int) -> tuple:
         m, a = Maker(device, dtype, seed), structure(of, device, seed)
