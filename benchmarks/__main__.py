@@ -13,6 +13,7 @@ import sys
 COMMANDS = {
     "measure": ("rooms.measure", "chosen cases of operators and rooms; the default, if no command is named"),
     "sweep": ("random.sweep", "random problems of every operator"),
+    "override": ("random.override_sweep", "random calls of ATen's operators that torch_ops.override takes"),
     "fuzz": ("random.fuzz", "random calls, compared with float64 and ATen; measures nothing"),
     "tune": ("random.tune", "every path of conv1d, and fits the costs that choose among them"),
     "ladder": ("ladder.measure", "every step of the optimisation ladders"),

@@ -15,7 +15,7 @@ from benchmarks.harness import machine
 from benchmarks.publish.published import LADDERS, command_for
 from benchmarks.random import problems
 
-# The rooms of csrc that a result measures, if it is not the one that it is named after. Models: all of them.
+# The rooms of csrc that a result measures, if it is not the one that it is named after. Models and the override: all of them.
 ROOMS = {
     "drop_ins": ("conv1d", "selective_scan"),
     "index_add": ("index_add", "index_sort"),
@@ -99,7 +99,7 @@ def _rooms(result: dict, row: dict, ladder: bool) -> tuple[str, ...] | None:
         return (LADDERS[room],)
     if room == "sweep":
         room = _family_room(row["op"])
-    return None if room == "models" else ROOMS.get(room, (room,))
+    return None if room in ("models", "override") else ROOMS.get(room, (room,))
 
 
 def _changes(commit: str, rooms: tuple[str, ...] | None, path: Path) -> tuple[int, str] | None:

@@ -16,7 +16,18 @@ from benchmarks.harness import command, machine
 from benchmarks.publish import age
 
 # Each has a function pages(told), which makes the text of its pages. ``told`` is the argument of age.check.
-MAKERS = ("readme", "speed", "random", "models", "layouts", "ladders", "conv1d_paths", "partitioned", "distributed")
+MAKERS = (
+    "readme",
+    "speed",
+    "random",
+    "models",
+    "layouts",
+    "override",
+    "ladders",
+    "conv1d_paths",
+    "partitioned",
+    "distributed",
+)
 
 
 def made(names: list[str], told: bool | None = None) -> dict[Path, str]:

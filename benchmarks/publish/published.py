@@ -90,6 +90,7 @@ PARTS = [
     _room("spmm", quick=True),
     _room("segment", quick=True),
     Part("sweep", "sweep.json", _SWEEP, 25.0),
+    Part("override", "override.json", ("override", "--resume", "--out", "{file}"), 10.0),
     Part("models", "models.json", _MODELS, 25.0),
     Part("layouts", "layouts.json", _LAYOUTS, 8.0),
     Part("drop_ins", "drop_ins.json", ("drop-ins", "--out", "{file}"), 2.0, resumes=False),

@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -62,25 +64,16 @@ def measure(arguments: argparse.Namespace) -> None:
     report.save(path, result)
 
 
-def measure_all(arguments: argparse.Namespace) -> int:
-    count = torch.cuda.device_count()
-    if not count:
-        return command.failed(command.NO_GPU)
-    arguments.out = arguments.out or command.results_of(machine.gpu()["name"]) / "sweep.json"
-    words = [
-        *arguments.families,
-        "--out",
-        str(arguments.out),
-        "--count",
-        str(arguments.count),
-        "--seed",
-        str(arguments.seed),
-    ]
+def words_of(arguments: argparse.Namespace, *options: str) -> list[str]:
+    """The command line of the processes that measure a part each."""
+    words = [*arguments.families, "--out", str(arguments.out), "--count", str(arguments.count), *options]
     words += ["--commit", arguments.commit] if arguments.commit else []
-    words += ["--resume"] if arguments.resume else []
-    command.on_every_gpu("sweep", *words, "--compile-ahead", each=COMPILERS)
-    codes = command.on_every_gpu("sweep", *words)
-    paths = [arguments.out.with_suffix(f".{i}.json") for i in range(count)]
+    return words + (["--resume"] if arguments.resume else [])
+
+
+def joined(out: Path, codes: list[int], table: Callable[[dict], str]) -> int:
+    """Joins the parts of processes that ended with these codes, writes the whole, and prints its table."""
+    paths = [out.with_suffix(f".{i}.json") for i in range(len(codes))]
     parts = [json.loads(path.read_text()) for path in paths if path.exists()]
     if not parts:
         return command.failed("nothing was measured")
@@ -90,12 +83,21 @@ def measure_all(arguments: argparse.Namespace) -> int:
         merged["left_out"] += part["left_out"]
         merged["complete"] &= part["complete"]
     merged["complete"] &= not any(codes)
-    report.save(arguments.out, merged)
+    report.save(out, merged)
     if merged["complete"]:
         for path in paths:
             path.unlink()
     print(table(merged))
     return command.failed("a process failed; what it had measured is kept") if any(codes) else 0
+
+
+def measure_all(arguments: argparse.Namespace) -> int:
+    if not torch.cuda.device_count():
+        return command.failed(command.NO_GPU)
+    arguments.out = arguments.out or command.results_of(machine.gpu()["name"]) / "sweep.json"
+    words = words_of(arguments, "--seed", str(arguments.seed))
+    command.on_every_gpu("sweep", *words, "--compile-ahead", each=COMPILERS)
+    return joined(arguments.out, command.on_every_gpu("sweep", *words), table)
 
 
 def main(argv: list[str]) -> int:

@@ -23,11 +23,17 @@ bool has_names(const auto& tensor) {
   }
 }
 
-// Whether a tensor has values, and nothing but values: no conj or neg bit, no names of dimensions,
-// and memory that was not freed, as sharded training frees parameters.
+// Whether the memory of a tensor was not freed, as sharded training frees parameters. A meta tensor
+// never has memory: tests ask it for decisions about tensors that no machine of theirs could hold.
+inline bool has_memory(const at::Tensor& tensor) {
+  return tensor.numel() == 0 || tensor.storage().data() != nullptr || tensor.is_meta();
+}
+
+// Whether a tensor has values, and nothing but values: no conj or neg bit, and no names of
+// dimensions.
 inline bool is_plain(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.is_conj() && !tensor.is_neg() && !has_names(tensor) &&
-         tensor.numel() > 0 && tensor.storage().data() != nullptr;
+         tensor.numel() > 0 && has_memory(tensor);
 }
 
 inline bool on_device_of(const at::Tensor& tensor, std::initializer_list<at::TensorBase> others) {

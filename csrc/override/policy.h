@@ -1,5 +1,5 @@
 // Which calls are faster here than in ATen. Plain host C++: tests hold these functions to the
-// measurements in benchmarks/results/*/sweep.json.
+// measurements in benchmarks/results/*/sweep.json and override.json.
 //
 // A call costs up to 2.5 us of host time more than ATen's (docs/override.md). A problem that saves
 // less device time than that is declined: it would slow down a model that is bound by the host.

@@ -37,12 +37,11 @@ inline bool is_dense(const Tensor& tensor) {
 inline bool is_readable(const Tensor& matrix) {
   if (!is_csr(matrix) && !is_csc(matrix)) return false;
   const SparseMembers members(matrix);
-  const auto has_memory = [](const Tensor& tensor) {
-    return tensor.defined() && tensor.dim() == 1 && !tensor.is_neg() &&
-           (tensor.numel() == 0 || tensor.storage().data() != nullptr);
+  const auto is_vector = [](const Tensor& tensor) {
+    return tensor.defined() && tensor.dim() == 1 && !tensor.is_neg() && has_memory(tensor);
   };
-  return matrix.dim() == 2 && has_memory(members.ptr) && has_memory(members.index) &&
-         has_memory(members.value) && is_index(members.ptr) && members.ptr.numel() > 0 &&
+  return matrix.dim() == 2 && is_vector(members.ptr) && is_vector(members.index) &&
+         is_vector(members.value) && is_index(members.ptr) && members.ptr.numel() > 0 &&
          members.index.scalar_type() == members.ptr.scalar_type() &&
          on_device_of(members.value, {members.ptr, members.index});
 }
@@ -51,8 +50,7 @@ inline bool is_readable(const Tensor& matrix) {
 inline bool fits(const Tensor& dense, int64_t rows, int64_t columns, const Tensor& matrix) {
   return is_dense(dense) && dense.dim() == 2 && dense.size(0) == rows && dense.size(1) == columns &&
          dense.scalar_type() == matrix.scalar_type() && dense.device() == matrix.device() &&
-         !dense.is_conj() && !dense.is_neg() &&
-         (dense.numel() == 0 || dense.storage().data() != nullptr);
+         !dense.is_conj() && !dense.is_neg() && has_memory(dense);
 }
 
 inline int64_t entries_of(const Tensor& matrix) { return SparseMembers(matrix).index.numel(); }

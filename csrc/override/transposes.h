@@ -42,8 +42,9 @@ inline spmm::TransposedRows transpose_of(c10::DispatchKeySet key, const SparseMe
     return {t_ptr, t_index, t_entry};
   };
   const spmm::StructureKernels& kernels = spmm::kernels_for(ptr);
-  // A graph would read memory that may be freed before the graph.
-  if (kernels.is_capturing()) return compute();
+  // A graph would read memory that may be freed before the graph. Meta tensors have none to
+  // compare.
+  if (kernels.is_capturing() || ptr.is_meta()) return compute();
 
   const std::array<Tensor, 2> sources{ptr, index};
   const std::string name = kOwner + std::to_string(columns);

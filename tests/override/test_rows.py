@@ -397,6 +397,22 @@ def test_matrices_without_entries(device, dtype):
     assert calls["sparse_sampled_addmm"] == {"taken": 1}
 
 
+@each_device
+@each_half
+def test_policy_takes_half_types_without_entries(device, dtype):
+    """The test above takes every call. In float32, ATen's kernel is as fast."""
+    for of, reason in ((dtype, "taken"), (torch.float32, "size")):
+        ptr, index = torch.zeros(6, device=device, dtype=int), torch.zeros(0, device=device, dtype=int)
+        none = torch.sparse_csr_tensor(ptr, index, torch.zeros(0, device=device, dtype=of), (5, 4))
+        x, own = rows(device, of, 4, 6), rows(device, of, 5, 6)
+        with counted() as calls, override(device, always=False):
+            assert torch.equal(none @ x, torch.zeros_like(own))
+            assert torch.equal(torch.addmm(own, none, x, beta=2), 2 * own)
+            assert torch.sparse.sampled_addmm(none, own, own.new_ones(6, 4)).values().shape == (0,)
+        made = {name: calls[name] for name in ("mm", "addmm", "sparse_sampled_addmm")}
+        assert made["sparse_sampled_addmm"] == {reason: 1} and reason in made["mm"] and reason in made["addmm"], made
+
+
 # ---------------------------------------------------------------- kept transposes
 
 

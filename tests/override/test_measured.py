@@ -1,0 +1,107 @@
+"""Holds the decisions of torch_ops.override to the rows of `python -m benchmarks override`.
+
+The kernels of meta tensors are replaced, so that a decision needs neither a GPU nor memory. It is the decision for a GPU, except that every
+convolution has a path of gpuopt: tests/rooms/conv1d/test_choice.py holds these choices to measurements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+import torch
+
+import torch_ops
+from benchmarks.harness import report
+from benchmarks.harness.operands import restored
+from benchmarks.random import aten_problems
+from benchmarks.random.override_report import MOST_SLOWER, WORST, ratio, ratios
+from benchmarks.random.override_sweep import calls_of, run_case, taken_of
+from benchmarks.random.problems import Draw
+from benchmarks.random.report import slower
+
+from ..support.benchmark_fakes import FakeTimer
+from ..support.overriding import nothing_is_left  # noqa: F401
+
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+aten = torch.ops.aten
+
+# ATen's kernels of meta tensors do not call these operators as the kernels of CUDA do.
+AS_ON_CUDA = {
+    "index_put": lambda x, index, values: aten._index_put_impl_(x, [index], values, True),
+    "index_put of pairs": lambda x, i, j, values: aten._index_put_impl_(x, [i, j], values, True),
+    "x[index] backward": lambda x, index, grad: aten._index_put_impl_(torch.empty_like(x), [index], grad, True),
+    "embedding backward": lambda weight, index, grad: (
+        weight.index_select(0, index.view(-1)),
+        aten.embedding_dense_backward(grad, index, len(weight), -1, False),
+    ),
+}
+
+
+def decided(op: str, call: str, args: tuple) -> set[str]:
+    """The operators that take a call of a problem. ATen has no kernel of meta tensors for the sparse products that are declined."""
+    function = AS_ON_CUDA.get(call) or aten_problems.function(op, call)
+    with contextlib.suppress(NotImplementedError):
+        calls_of(function, args, "meta")
+    return set(taken_of(torch_ops.override_report().calls))
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict]:
+    """The rows with a taken call in the newest result."""
+    path = report.newest("override.json")
+    if path is None:
+        pytest.skip("benchmarks/results has no override.json: run `python -m benchmarks override` on a GPU")
+    result = report.load(path)
+    if result["versions"]["torch"].split(".")[:2] != torch.__version__.split(".")[:2]:
+        pytest.skip(f"{path.name} was measured with torch {result['versions']['torch']}")
+    return [row for row in result["rows"] if row["taken"] and ratio(row) is not None]
+
+
+def test_measured_problems_are_taken(rows):
+    """A problem that is not taken any more is no evidence: measure anew."""
+    assert len(rows) >= 300
+    declined = [
+        (row["op"], row["case"], row["dtype"])
+        for row in rows
+        if not set(row["taken"]) <= decided(row["op"], row["call"], restored(row))
+    ]
+    assert declined == []
+
+
+def test_what_is_taken_is_not_slower(rows):
+    worst = [(row["op"], row["case"], row["dtype"], ratio(row)) for row in rows if ratio(row) < WORST]
+    assert worst == [] and slower(ratios(rows)) <= MOST_SLOWER
+
+
+def test_every_operator_has_rows(rows):
+    """ATen has no kernel of sparse products with a reduction that could be measured."""
+    without = {name for name in torch_ops.override.operators if "sparse_mm_reduce" in name}
+    assert set(torch_ops.override.operators) - without <= {name for row in rows for name in row["taken"]}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(Draw, "largest", 1 << 21)
+
+
+@pytest.mark.parametrize("family", aten_problems.FAMILIES)
+def test_meta_tensors_decide_as_tensors_with_memory(family, small):
+    """The override of the CPU's kernels takes the same operators. The command makes its rows, with made-up times.
+
+    Some of ATen's kernels of meta tensors copy more often.
+    """
+    for case in aten_problems.draw_cases(family, 4, 0):
+        row = run_case(case, FakeTimer(), "cpu")
+        args = restored(json.loads(json.dumps(row))) if row["taken"] else case.build("meta", 0)
+        assert decided(case.op, case.call, args) | {"copy_"} == {*row["taken"], "copy_"}, row
+
+
+def test_every_operator_has_problems():
+    """Among problems of all sizes, which are only decided about."""
+    found = set()
+    for family in aten_problems.FAMILIES:
+        for case in aten_problems.draw_cases(family, 16, 0):
+            found |= decided(case.op, case.call, case.build("meta", 0))
+    assert set(torch_ops.override.operators) - found == {"_sparse_mm_reduce_impl", "_sparse_mm_reduce_impl_backward"}
