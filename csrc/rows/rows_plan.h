@@ -246,7 +246,8 @@ inline Walk walk_few(const ReduceProblem& problem, int elements) {
                     : std::clamp<int64_t>(matrix.rows / kFewBlocks, 1,
                                           kFewThreads / (walk.lanes * walk.team));
   walk.windows = ceil_div(matrix.rows, walk.window);
-  walk.blocks = static_cast<uint32_t>(walk.windows);
+  // An odd number, because rows whose numbers differ by a power of two may all be long.
+  walk.blocks = static_cast<uint32_t>(walk.windows | 1);
   return walk;
 }
 
@@ -262,11 +263,12 @@ inline LaunchShape shape_of(const Walk& walk, int64_t batches) {
 
 // Whether one launch is the way to reduce so few entries. The threads of a block must not be alone
 // with many entries of a row.
-inline bool is_few(const ReduceProblem& problem, const Walk& few, const Tuning& tuning) {
+inline bool is_few(const ReduceProblem& problem, const Walk& few, int elements,
+                   const Tuning& tuning) {
   const Matrix& matrix = problem.matrix;
-  const int64_t units = int64_t{few.lanes} * few.tiles;  // of an entry
+  const int64_t units = ceil_div<int64_t>(problem.features, elements) * problem.batches;
   return problem.selected == nullptr &&
-         matrix.rows + matrix.entries <= tuning.few_units / std::max<int64_t>(units * problem.batches, 1) &&
+         matrix.rows + matrix.entries <= tuning.few_units / std::max<int64_t>(units, 1) &&
          matrix.entries <= matrix.rows * kMostFew * (kFewThreads / few.lanes);
 }
 
@@ -302,8 +304,8 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = limi
   const bool has_vectors =
       is_simple && is_aligned({problem.dense, problem.out}, problem.features, problem.dtype);
   plan.access = has_vectors ? Access::kVector : Access::kSingle;
-  if (const Walk few = walk_few(problem, elements_of(plan.access, problem.dtype));
-      is_few(problem, few, tuning)) {
+  const int elements = elements_of(plan.access, problem.dtype);
+  if (const Walk few = walk_few(problem, elements); is_few(problem, few, elements, tuning)) {
     plan.is_few = true;
     plan.args.walk = few;
     plan.shape = shape_of(few, problem.batches);
