@@ -33,7 +33,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     Returns:
         A contiguous tensor with the dtype and shape of ``input``, except that dimension ``dim`` has ``index.numel()`` slices.
         Differentiable in ``input``, any number of times, in reverse and forward mode. The gradient adds float16 and
-        bfloat16 in float32. It is bitwise reproducible up to 2048 entries, and beyond under
+        bfloat16 in float32. It is bitwise reproducible up to 256 entries, and beyond under
         ``torch.use_deterministic_algorithms(True)``. Under :func:`torch.vmap` all examples are one call.
 
     Raises:

@@ -228,9 +228,9 @@ inline Walk walk(const Matrix& matrix, const Tiles& tiles) {
   return walk;
 }
 
-// Divides few rows among blocks. Each row has a team of threads, which have four entries each if the
-// row has mean length. If most rows are long, a block has one. Neighbouring rows are in different
-// blocks: they may all be long.
+// Divides few rows among blocks. Each row has a team of threads, which have four entries each if
+// the row has mean length. If most rows are long, a block has one. Neighbouring rows are in
+// different blocks: they may all be long.
 inline Walk walk_few(const ReduceProblem& problem, int elements) {
   const Matrix& matrix = problem.matrix;
   Walk walk;

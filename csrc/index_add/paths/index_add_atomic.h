@@ -119,8 +119,8 @@ inline bool has_vectors(const Problem& problem, const Layout& layout) {
 // rows that a warp has in one bin, so those queue up less. If a warp has many rows, tiles are
 // faster from more entries on.
 inline bool aggregates(const Problem& problem, const Layout& layout, const Tuning& tuning) {
-  const bool anywhere =
-      is_half(problem.dtype) && !problem.wide_self && layout.inner.self_stride == 1 && layout.inner.source_stride == 1;
+  const bool anywhere = is_half(problem.dtype) && !problem.wide_self &&
+                        layout.inner.self_stride == 1 && layout.inner.source_stride == 1;
   const int64_t values = kAccessBytes / static_cast<int64_t>(size_of(problem.dtype));
   const bool vectors = has_vectors(problem, layout);
   const int64_t units = std::max<int64_t>(layout.inner.size / values, 1);

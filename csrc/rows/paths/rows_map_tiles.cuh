@@ -98,7 +98,8 @@ __global__ __launch_bounds__(kThreads, kTileBlocks) void map_tiles(const MapArgs
           const int64_t chosen = matrix.is_long ? long_selected[of_row] : selected[of_row];
           if (chosen == begin + entry) results.values[i] = result;
         } else if constexpr (kMap == Map::kProduct) {
-          results.values[i] = from_compute<T>(to_compute(result) * to_compute(other_at(entry)[feature]));
+          results.values[i] =
+              from_compute<T>(to_compute(result) * to_compute(other_at(entry)[feature]));
         } else if constexpr (kMap == Map::kSoftmax) {
           results.values[i] = softmax_of(x[at + i], result);
         } else {

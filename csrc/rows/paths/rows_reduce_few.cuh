@@ -1,5 +1,6 @@
-// Reductions of few entries in one launch. A row has a team of threads of one warp, and neighbouring
-// threads stand side by side along its features. All threads of the block share a long row:
+// Reductions of few entries in one launch. A row has a team of threads of one warp, and
+// neighbouring threads stand side by side along its features. All threads of the block share a long
+// row:
 //
 //   lanes 4, team 2     | row 0           | row 1           | row 2          | row 3          |
 //   thread                0-3 4-7           8-11 12-15        16 ...           24 ...

@@ -72,9 +72,8 @@ extern "C" const char* run(int num_dims, int dim, const int64_t* sizes, int64_t 
                            uint64_t self, uint64_t source, uint64_t index, int64_t index_stride,
                            int long_index, int dtype, int mode, int64_t alpha, int sms) {
   static std::string json;
-  Problem problem =
-      make_problem(num_dims, dim, sizes, entries, self_strides, source_strides, self, source, index,
-                   index_stride, long_index, dtype, mode, alpha);
+  Problem problem = make_problem(num_dims, dim, sizes, entries, self_strides, source_strides, self,
+                                 source, index, index_stride, long_index, dtype, mode, alpha);
   problem.wide_self = mode == 3;
   if (problem.wide_self) problem.mode = Mode::kFast;
   PoisonedWorkspace workspace(kPoison);

@@ -125,7 +125,9 @@ def test_rows_by_few_and_many_lanes(index_add, distribution, width, lanes):
     assert (taken.path, taken.lanes) == (SORTED, lanes)
 
 
-@pytest.mark.parametrize("width, path", [(1, ATOMIC), (3, ATOMIC), (8, ATOMIC), (64, TILES), (66, ATOMIC), (264, TILES)])
+@pytest.mark.parametrize(
+    "width, path", [(1, ATOMIC), (3, ATOMIC), (8, ATOMIC), (64, TILES), (66, ATOMIC), (264, TILES)]
+)
 def test_halves_added_to_float32(index_add, width, path):
     """Values, pairs and vectors of half types, and tiles of rows."""
     set_limits(index_add, min_tile_entries=500, min_block_sums=500)

@@ -300,5 +300,7 @@ def test_the_order_is_fixed(kernels, dtype, entries, bins, features):
 )
 def test_which_problems_take_one_launch(kernels, dtype, entries, bins, features, may_add, small):
     aligned = 1 << 20  # an address that nothing reads
-    of_call = Given(aligned, aligned, aligned, 0, True, 1, bins, SUM, dtype.number, 1, entries, features, features, 0, 1)
+    of_call = Given(
+        aligned, aligned, aligned, 0, True, 1, bins, SUM, dtype.number, 1, entries, features, features, 0, 1
+    )
     assert kernels.takes_one_launch(ctypes.byref(of_call), int(may_add), 132) == small

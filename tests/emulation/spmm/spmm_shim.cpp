@@ -91,7 +91,9 @@ extern "C" int spmm_reduce(const int64_t* fields, double empty) {
   const ReducePlan planned = plan(problem, in.tuning());
   PoisonedWorkspace workspace(0x7e);
   const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
-  return !ran ? -1 : planned.is_few ? 16 + static_cast<int>(planned.access) : static_cast<int>(planned.access);
+  return !ran             ? -1
+         : planned.is_few ? 16 + static_cast<int>(planned.access)
+                          : static_cast<int>(planned.access);
 }
 
 extern "C" int spmm_product(const int64_t* fields) {

@@ -193,7 +193,9 @@ def test_features_that_entries_name_are_gathered(kernels, dtype):
         matrix = Matrix(np.random.default_rng(k), 60, 25, (0, 1, 3, 400), long=k == 0, has_entry=True)
         for window in (SMALL, LARGE):
             for kind in (SUM, MEAN) if heads else (SUM, MAX):
-                check_reduce(kernels, matrix, kind, dtype, 1, heads=heads, pitch=k, offset=1, window=window, access=TILE)
+                check_reduce(
+                    kernels, matrix, kind, dtype, 1, heads=heads, pitch=k, offset=1, window=window, access=TILE
+                )
 
 
 # ---------------------------------------------------------------- maps

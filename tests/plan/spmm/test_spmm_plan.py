@@ -188,9 +188,7 @@ def test_vectors_are_for_plain_reductions_of_floats(planner):
         assert access_of(planner, features=64, **fields) == SPREAD
 
 
-@pytest.mark.parametrize(
-    "features, lanes, tiles", [(3, 4, 1), (8, 2, 1), (32, 8, 1), (128, 32, 1), (260, 32, 3)]
-)
+@pytest.mark.parametrize("features, lanes, tiles", [(3, 4, 1), (8, 2, 1), (32, 8, 1), (128, 32, 1), (260, 32, 3)])
 def test_groups_have_the_threads_that_features_need(planner, features, lanes, tiles):
     (plan,) = check_reduce(planner, given(features=features))
     assert (plan.lanes, plan.tiles) == (lanes, tiles)
