@@ -74,7 +74,7 @@ CALLS: dict[str, Callable] = {
     "index_put of pairs": lambda x, i, j, values: x.index_put_((i, j), values, accumulate=True),
     "x[index] backward": with_gradients(lambda x, index: x[index]),
     "gather backward": with_gradients(lambda x, index, like: x.gather(0, _at_rows(index, like))),
-    "index_select backward": with_gradients(lambda x, index: x.index_select(0, index)),
+    "index_select and backward": with_gradients(lambda x, index: x.index_select(0, index)),
     "scatter_add": lambda x, index, source: x.scatter_add_(0, _at_rows(index, source), source),
     "scatter_reduce into": lambda x, index, source, reduce: x.scatter_reduce(
         0, _at_rows(index, source), source, reduce
@@ -253,7 +253,7 @@ ADDED: dict[str, Callable[[Draw, str], Case]] = {
     "cumsum backward": backward,
     **dict.fromkeys(
         (
-            "index_put", "x[index] backward", "gather backward", "index_select backward", "scatter_add",
+            "index_put", "x[index] backward", "gather backward", "index_select and backward", "scatter_add",
             "scatter_reduce into", "embedding backward", "embedding_dense_backward",
         ),
         rows_at_an_index,
