@@ -142,7 +142,8 @@ struct Found {
     if (threadIdx.x == 0) begins[kMaxRows] = count;
   }
 
-  // Groups the words by bin, in any order: counts them, and gives each the next place of its bin.
+  // Groups the words by bin, in any order: counts them, and gives each the next position of its
+  // bin.
   __device__ __forceinline__ void group(const uint32_t* words) {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     __shared__ uint32_t of_warps[kThreads / 32];
