@@ -9,17 +9,17 @@
 
 namespace gpuopt::conv1d {
 
-// The transpose as a contiguous tensor, below autograd and autocast.
-inline Tensor transposed_copy(const Tensor& signal) {
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  at::AutoDispatchBelowAutograd no_grad;
-  return gpuopt::call(Transpose2D{signal});
-}
+// Transpositions below autograd, views and autocast.
+struct PlainTensors {
+  c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
+  at::AutoDispatchBelowADInplaceOrView no_autograd;
+};
 
 // An operand as rows.
 inline Tensor in_rows(const Tensor& signal, const Sizes& sizes) {
   if (!has_no_rows(make_signal(signal, sizes), sizes.groups)) return signal;
-  return transposed_copy(signal.mT());
+  const PlainTensors plain;
+  return gpuopt::call(Transpose2D{signal.mT()});
 }
 
 inline Sizes sizes_of_rows(const Sizes& sizes) {
@@ -30,7 +30,9 @@ inline Sizes sizes_of_rows(const Sizes& sizes) {
 
 // A result that was computed as rows, in its layout. Undefined if ATen was chosen.
 inline Tensor from_rows(const Tensor& rows, const Sizes& sizes) {
-  return rows.defined() && sizes.channels_last ? transposed_copy(rows).mT() : rows;
+  if (!rows.defined() || !sizes.channels_last) return rows;
+  const PlainTensors plain;
+  return gpuopt::call(Transpose2D{rows}).mT();
 }
 
 }  // namespace gpuopt::conv1d
