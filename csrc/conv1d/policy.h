@@ -132,11 +132,13 @@ inline Plan plan_as_laid(const Problem& p, Pass pass, const Device& device,
 
 }  // namespace detail
 
-// The plan through rows, if a signal is channels last and ATen is not the fastest for rows.
+// The plan through rows, if a signal is channels last and ATen is not the fastest for rows. Nothing
+// if the transpositions alone take `most_us`.
 inline std::optional<Plan> plan_through_rows(const Problem& p, Pass pass, const Device& device,
-                                             int64_t launch_outputs = kLaunchOutputs) {
+                                             int64_t launch_outputs = kLaunchOutputs,
+                                             double most_us = detail::kNever) {
   const auto rows = through_rows(p, pass);
-  if (!rows) return {};
+  if (!rows || rows->us >= most_us) return {};
   Plan made = detail::plan_as_laid(rows->problem, pass, device, launch_outputs);
   if (made.is_aten()) return {};
   made.us += rows->us;
@@ -149,8 +151,9 @@ inline Plan plan(const Problem& p, Pass pass, const Device& device,
                  int64_t launch_outputs = kLaunchOutputs) {
   if (p.from.channels > kMostChannels) return {};
   Plan made = detail::plan_as_laid(p, pass, device, launch_outputs);
-  auto rows = plan_through_rows(p, pass, device, launch_outputs);
-  return rows && rows->us < kRowsShare * made.us ? std::move(*rows) : std::move(made);
+  const double most_us = kRowsShare * made.us;
+  auto rows = plan_through_rows(p, pass, device, launch_outputs, most_us);
+  return rows && rows->us < most_us ? std::move(*rows) : std::move(made);
 }
 
 // The path with this name, for tests and measurements. ATen if it does not support the problem. The
