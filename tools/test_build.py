@@ -40,6 +40,8 @@ NOT_OPTIMISED = ("elementwise", "reduce", "scan", "segment", "selective_scan", "
 FATAL = ["-fno-sanitize-recover=all"]
 # Kernels of a room that run kernels of another one.
 BORROWED = {"index_add": ("index_sort",), "segment": ("index_sort",), "spmm": ("graph_attention", "index_sort", "rows")}
+# Rooms that a room's plans ask. Their kernels are left out.
+PLANNED = {"conv1d": ("transpose",)}
 # Rooms with a ladder step that runs kernels of the production operator, or of a room that it borrows from.
 PRODUCTION_STEPS = {"matmul": "matmul", "index_add": "index_sort"}
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
@@ -67,6 +69,8 @@ def translate_room(shim: Path) -> list[Path]:
     found = [*(csrc / "common").iterdir(), *(csrc / room).rglob("*")]
     for other in BORROWED.get(room, ()):
         found += (csrc / other).rglob("*")
+    for other in PLANNED.get(room, ()):
+        found += (csrc / other).glob("*.h")
     for path in sorted(found):
         if path.suffix not in (".h", ".cuh", ".cu"):
             continue

@@ -6,7 +6,8 @@
 
 ``results/<gpu>/conv1d-paths.jsonl`` has a line for each problem, dtype and pass, with the microseconds of each path and of ATen. Device
 time, as in :mod:`benchmarks.harness.timer`, with fewer samples: paths are compared with each other within one problem.
-``csrc/conv1d/costs.h`` has the coefficients. See :func:`fit` for how they are found.
+``csrc/conv1d/costs.h`` has the coefficients. See :func:`fit` for how they are found. ``rows``, which transposes channels-last signals and
+takes the path of their rows, is measured too. Its cost is that path's and the transpositions' (``csrc/conv1d/through_rows.h``).
 """
 
 from __future__ import annotations
@@ -152,10 +153,10 @@ class Case:
 
 
 def cases(count: int) -> list[Case]:
-    """All shapes in float32 and bfloat16; some of them in float64. With channels last some, and all depthwise ones of stride 1."""
+    """All shapes in float32 and bfloat16; some of them in float64. With channels last some, and all depthwise ones."""
     all_shapes = shapes(count)
     few = all_shapes[: max(len(all_shapes) // 6, 1)]
-    last = [p for i, p in enumerate(all_shapes) if i < len(few) or (p.groups == p.channels > 1 and p.stride == 1)]
+    last = [p for i, p in enumerate(all_shapes) if i < len(few) or p.groups == p.channels > 1]
     found = [Case(problem, dtype, "") for problem in all_shapes for dtype in ("f32", "bf16")]
     found += [Case(problem, "f64", "") for problem in few]
     found += [Case(problem, dtype, "CL") for problem in last for dtype in ("f32", "bf16")]
@@ -493,6 +494,8 @@ def table(measured: list[Measured]) -> str:
 
 
 def choose(m: Measured, coefficients: dict) -> str:
+    """The path with the lowest cost, without ``rows``."""
+
     def cost(path):
         return sum(c * t for c, t in zip(coefficients[key_of(m, path)], m.terms[path]))
 

@@ -19,8 +19,10 @@ GPUOPT_EXPORT cudaError_t launch(const InputGradientPath& path, DType dtype, voi
 GPUOPT_EXPORT cudaError_t launch(const WeightGradientPath& path, DType dtype, void* to,
                                  Workspace& workspace, cudaStream_t stream);
 
-// Runs all parts of a plan.
+// Runs all parts of a plan. Plans through rows are an error: the caller transposes, and plans
+// again.
 inline cudaError_t launch(const Plan& plan, void* to, Workspace& workspace, cudaStream_t stream) {
+  if (plan.through_rows) return cudaErrorInvalidValue;
   for (const Plan* part = &plan; part != nullptr; part = part->rest.get()) {
     void* const part_to = static_cast<char*>(to) + part->offset;
     const cudaError_t error = std::visit(

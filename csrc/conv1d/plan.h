@@ -32,6 +32,9 @@ struct AtenPlan {
   static constexpr const char* kName = "aten";
 };
 
+// The name of all plans through rows (through_rows.h).
+constexpr const char* kRowsName = "rows";
+
 // Input gradients of stride 1 run as forward convolutions, see transposed().
 using ForwardPath = std::variant<AtenPlan, ToeplitzPlan, SlidingPlan, StridedPlan, PolyphasePlan,
                                  ExpandPlan, ImplicitGemmPlan, TapGemmPlan, ChannelTilesPlan,
@@ -50,10 +53,15 @@ const char* name_of(const Path& path) {
 struct Plan {
   std::variant<ForwardPath, InputGradientPath, WeightGradientPath> path;
   DType dtype = DType::kFloat32;
+  // Whether channels-last signals are transposed to rows first. The plan is then the one of these
+  // rows, without their addresses: it tells the path and can't be launched.
+  bool through_rows = false;
+  double us = 0;               // the predicted time, of all parts
   int64_t offset = 0;          // of this part in the result, in bytes
   std::unique_ptr<Plan> rest;  // further launches, if the problem is split
 
   const char* name() const {
+    if (through_rows) return kRowsName;
     return std::visit([](const auto& of_pass) { return name_of(of_pass); }, path);
   }
   bool is_aten() const {

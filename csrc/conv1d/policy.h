@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "conv1d/plan.h"
+#include "conv1d/through_rows.h"
 
 namespace gpuopt::conv1d {
 
@@ -79,12 +80,11 @@ inline std::pair<Problem, Problem> halves_of(const Problem& problem, int64_t cha
 }
 
 inline void choose(Plan& plan, const Problem& p, Pass pass, const Device& device) {
-  if (p.from.channels > kMostChannels) return;
-  double least = cost_of_aten(p, pass);
+  plan.us = cost_of_aten(p, pass);
   for_each_path(p, pass, device, [&](const auto& path, const Problem& laid) {
     const double cost = cost_of_path(path, laid, device);
-    if (cost < least) {
-      least = cost;
+    if (cost < plan.us) {
+      plan.us = cost;
       plan.path = path;
     }
   });
@@ -100,21 +100,24 @@ inline bool needs_split(const Problem& p, Pass pass, int64_t launch_outputs = kL
          p.batch * p.groups * result.channels * result.size > launch_outputs;
 }
 
-// Plans one pass of a problem. See Problem for what each pass reads and writes.
-inline Plan plan(const Problem& p, Pass pass, const Device& device,
-                 int64_t launch_outputs = kLaunchOutputs) {
+namespace detail {
+
+// Plans a problem without transpositions.
+inline Plan plan_as_laid(const Problem& p, Pass pass, const Device& device,
+                         int64_t launch_outputs) {
   Plan made;
   made.dtype = p.dtype;
   if (!needs_split(p, pass, launch_outputs)) {
-    detail::choose(made, p, pass, device);
+    choose(made, p, pass, device);
     return made;
   }
   const Signal& result = pass == Pass::kForward ? p.to : p.from;
-  const auto [first, second] = detail::halves_of(p, result.channels);
-  made = plan(first, pass, device, launch_outputs);
+  const auto [first, second] = halves_of(p, result.channels);
+  made = plan_as_laid(first, pass, device, launch_outputs);
   Plan* last = &made;
   while (last->rest) last = last->rest.get();
-  last->rest = std::make_unique<Plan>(plan(second, pass, device, launch_outputs));
+  last->rest = std::make_unique<Plan>(plan_as_laid(second, pass, device, launch_outputs));
+  made.us += last->rest->us;
   const Signal& half = pass == Pass::kForward ? second.to : second.from;
   const int64_t offset =
       static_cast<const char*>(half.data) - static_cast<const char*>(result.data);
@@ -122,9 +125,35 @@ inline Plan plan(const Problem& p, Pass pass, const Device& device,
     part->offset += offset;
   }
   for (const Plan* part = &made; part != nullptr; part = part->rest.get()) {
-    if (part->is_aten()) return {};
+    if (part->is_aten()) return {.dtype = p.dtype, .us = made.us};
   }
   return made;
+}
+
+}  // namespace detail
+
+// The plan through rows, if a signal is channels last and ATen is not the fastest for rows. Nothing
+// if the transpositions alone take `most_us`.
+inline std::optional<Plan> plan_through_rows(const Problem& p, Pass pass, const Device& device,
+                                             int64_t launch_outputs = kLaunchOutputs,
+                                             double most_us = detail::kNever) {
+  const auto rows = through_rows(p, pass);
+  if (!rows || rows->us >= most_us) return {};
+  Plan made = detail::plan_as_laid(rows->problem, pass, device, launch_outputs);
+  if (made.is_aten()) return {};
+  made.us += rows->us;
+  made.through_rows = true;
+  return made;
+}
+
+// Plans one pass of a problem. See Problem for what each pass reads and writes.
+inline Plan plan(const Problem& p, Pass pass, const Device& device,
+                 int64_t launch_outputs = kLaunchOutputs) {
+  if (p.from.channels > kMostChannels) return {};
+  Plan made = detail::plan_as_laid(p, pass, device, launch_outputs);
+  const double most_us = kRowsShare * made.us;
+  auto rows = plan_through_rows(p, pass, device, launch_outputs, most_us);
+  return rows && rows->us < most_us ? std::move(*rows) : std::move(made);
 }
 
 // The path with this name, for tests and measurements. ATen if it does not support the problem. The
@@ -132,6 +161,7 @@ inline Plan plan(const Problem& p, Pass pass, const Device& device,
 inline Plan plan_path(const Problem& p, Pass pass, const Device& device, std::string_view name) {
   Plan plan;
   plan.dtype = p.dtype;
+  if (name == kRowsName) return plan_through_rows(p, pass, device).value_or(std::move(plan));
   for_each_path(p, pass, device, [&](const auto& path, const Problem&) {
     if (name == name_of(path)) plan.path = path;
   });

@@ -85,6 +85,8 @@ MANY = (
     Many((8, 512, 1000), 512, 512, 31, layout="transposed"),
     Many((4, 67, 3001), 67, 67, 150, layout="transposed"),
     Many((16, 200, 401), 200, 200, 15, dilation=2, layout="transposed"),
+    Many((8, 192, 3001), 192, 192, 40, stride=3, layout="transposed"),
+    Many((8, 64, 2000), 1, 1, 7, layout="transposed"),
     Many((20, 1, 8000), 64, 1, 10, stride=5),
     Many((20, 1, 8000), 512, 1, 10, stride=5),
     Many((8, 1, 16000), 512, 1, 10, stride=5),

@@ -9,6 +9,7 @@
 #include "conv1d/binding/aten.h"
 #include "conv1d/binding/check_causal.h"
 #include "conv1d/binding/launch.h"
+#include "conv1d/binding/rows.h"
 #include "reduce/binding/reduce_ops.h"
 
 namespace gpuopt::conv1d {
@@ -37,7 +38,11 @@ void check_operands(const ForwardCall& call) {
 Tensor planned_forward(const ForwardCall& call, const Sizes& sizes) {
   if (!may_have_kernel(call.input, sizes)) return {};
   const Plan chosen = plan(forward_problem(call, sizes), forward_pass(sizes), current_device());
-  return compute(chosen, Pass::kForward, call, sizes);
+  if (!chosen.through_rows) return compute(chosen, Pass::kForward, call, sizes);
+  const Tensor rows = in_rows(call.input, sizes);
+  const ForwardCall of_rows{call.op,   call.two_paddings, rows,           call.weight,
+                            call.bias, call.geometry,     call.activation};
+  return from_rows(planned_forward(of_rows, sizes_of_rows(sizes)), sizes);
 }
 
 // Without `falls_back`, results for which ATen is chosen are undefined.
@@ -97,9 +102,20 @@ std::optional<Gradients> fused_backward(const BackwardCall& call, const Sizes& s
 // The gradients of input and weight. A gradient for which ATen is chosen is undefined.
 Gradients planned_backward(const BackwardCall& call, const Sizes& sizes) {
   if (!may_have_kernel(call.input, sizes)) return {};
+  const Sizes row_sizes = sizes_of_rows(sizes);
+  Tensor grad_rows;  // for both gradients
   const auto gradient_of = [&](Pass pass) {
-    return compute(plan(gradient_problem(call, sizes, pass), pass, current_device()), pass, call,
-                   sizes);
+    const Plan chosen = plan(gradient_problem(call, sizes, pass), pass, current_device());
+    if (!chosen.through_rows) return compute(chosen, pass, call, sizes);
+    const bool of_weight = pass == Pass::kWeightGradient;
+    if (!grad_rows.defined()) grad_rows = in_rows(call.grad_output, sizes);
+    const Tensor input = of_weight ? in_rows(call.input, sizes) : call.input;
+    const BackwardCall of_rows{call.op,       grad_rows, input,     call.weight,
+                               call.geometry, call.mask, call.bias, call.activation};
+    const Tensor result =
+        compute(plan(gradient_problem(of_rows, row_sizes, pass), pass, current_device()), pass,
+                of_rows, row_sizes);
+    return of_weight ? result : from_rows(result, sizes);
   };
   Gradients result;
   if (call.mask[0]) std::get<0>(result) = gradient_of(Pass::kInputGradient);

@@ -38,6 +38,9 @@ std::string conv1d_paths(const at::Tensor& input, const at::Tensor& weight,
         },
         path);
   });
+  if (const auto rows = plan_through_rows(call.problem, call.pass, device)) {
+    lines << '\n' << kRowsName << ' ' << rows->us;
+  }
   return lines.str();
 }
 
@@ -45,7 +48,8 @@ std::string conv1d_paths(const at::Tensor& input, const at::Tensor& weight,
 //
 // conv1d_paths returns lines. The first is the name of the path that conv1d chooses. Then comes a
 // line for each path that supports the problem: its name, its cost in microseconds, and the terms
-// of that cost. conv1d_path computes the result with the path of the given name.
+// of that cost. "rows" transposes channels-last signals to rows, and has no terms of its own.
+// conv1d_path computes the result with the path of the given name.
 TORCH_LIBRARY_FRAGMENT(gpuopt_ladder, m) {
   m.def(
       "conv1d_paths(Tensor input, Tensor weight, Tensor? bias, Tensor? grad_output, int stride, "

@@ -91,8 +91,12 @@ const char* run(const int64_t* problem, int pass_number, const int64_t* device, 
                 void* to) {
   const Problem read = read_problem(problem);
   const auto pass = static_cast<Pass>(pass_number);
-  const Plan plan = *name == '\0' ? conv1d::plan(read, pass, read_device(device), device[2])
-                                  : plan_path(read, pass, read_device(device), name);
+  Plan plan = *name == '\0' ? conv1d::plan(read, pass, read_device(device), device[2])
+                            : plan_path(read, pass, read_device(device), name);
+  // The binding transposes. Here the path without transpositions runs.
+  if (plan.through_rows) {
+    plan = detail::plan_as_laid(read, pass, read_device(device), device[2]);
+  }
   if (plan.is_aten()) return "aten 0 1";
   int parts = 0;
   for (const Plan* part = &plan; part != nullptr; part = part->rest.get()) ++parts;

@@ -29,12 +29,14 @@ std::string describe(const Path& path) {
 
 extern "C" {
 
-// One line for each part of the chosen plan. It ends with the part's offset in bytes.
+// One line for each part of the chosen plan. It ends with the part's offset in bytes. "rows" comes
+// before the path of a plan through rows.
 const char* chosen(const int64_t* problem, int pass, const int64_t* device) {
   const Plan plan =
       conv1d::plan(read_problem(problem), static_cast<Pass>(pass), read_device(device), device[2]);
   std::string lines;
   for (const Plan* part = &plan; part != nullptr; part = part->rest.get()) {
+    if (plan.through_rows) lines += std::string(kRowsName) + ' ';
     lines += std::visit([](const auto& path) { return describe(path); }, part->path) + ' ' +
              std::to_string(part->offset) + '\n';
   }

@@ -38,7 +38,7 @@ TAPS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 70, 129, 1000, 4096]
 CHANNELS = [*[(1, 1)] * 6, (1, 2), (1, 4), (2, 3), (3, 8), (8, 8), (4, 100), (1, 513), (9, 1), (16, 20), (64, 64)]
 BATCHES = [1, 1, 1, 2, 3, 8, 33, 100, 257, 4096, 65537, 2**20 + 1, 2**31 + 7]
 LAYOUTS = ["rows", "rows", "whole rows", "channels last", "channels last", "channels last", "whole channels", "strided"]
-ATEN, H100 = "aten", Device()
+ATEN, ROWS, H100 = "aten", "rows", Device()
 
 
 @st.composite
@@ -83,14 +83,17 @@ def library():
 
 @pytest.fixture(scope="module")
 def chosen(library):
-    """A function that gives (name, offset in bytes) of each part of a problem's plan. It checks the launches."""
+    """A function that gives (name, offset in bytes) of each part of a problem's plan. It checks the launches. Names of plans through
+    rows are "rows", a space, and the path that rows take."""
 
     def ask(problem: Problem, which: int, device: Device = H100) -> list[tuple[str, int]]:
         lines = library.chosen(problem.numbers(), which, device.numbers()).decode().splitlines()
-        parts = [line.split() for line in lines]
-        for part in parts:
-            check_launch(part[:-1], device)
-        return [(part[0], int(part[-1])) for part in parts]
+        parts = []
+        for words in map(str.split, lines):
+            through = words[:1] if words[0] == ROWS else []
+            check_launch(words[len(through) : -1], device)
+            parts.append((" ".join([*through, words[len(through)]]), int(words[-1])))
+        return parts
 
     return ask
 
@@ -147,7 +150,9 @@ def test_any_launch_is_valid(chosen, supporting):
         ):
             paths = supporting(problem, which, device)
             met.update((which, path) for path in paths)
-            assert len(parts) == 1 and parts[0][0] in paths | {ATEN} and parts[0][1] == 0
+            path = parts[0][0].removeprefix(f"{ROWS} ")
+            assert len(parts) == 1 and parts[0][1] == 0
+            assert path in paths | {ATEN} if path == parts[0][0] else path != ATEN
         taken.update((which, name) for name, _ in parts)
 
     check()
@@ -158,7 +163,8 @@ def test_any_launch_is_valid(chosen, supporting):
 def parts_of(problem: Problem, which: int, parts: list[tuple[str, int]]) -> list[int]:
     """The number of signals (or, if there is one signal, of groups) in each part. Parts must follow one another."""
     result = problem.to if which == FORWARD else problem.from_
-    step = result.batch_stride if problem.batch > 1 else result.channels * result.channel_stride
+    channel_stride = result.size if parts[0][0].startswith(ROWS) else result.channel_stride
+    step = result.batch_stride if problem.batch > 1 else result.channels * channel_stride
     begins = [offset // (step * problem.item) for _, offset in parts]
     assert [offset for _, offset in parts] == [begin * step * problem.item for begin in begins]
     assert begins[0] == 0 and begins == sorted(set(begins))
@@ -226,6 +232,10 @@ DEPTHWISE, OWN = (1, 1), None  # OWN: any path of gpuopt
         ("Mamba", BFLOAT16, (8, 1536, DEPTHWISE, 2048, 4), {"padding": (3, 0)}, ("toeplitz", OWN, "weight_chunks")),
         ("Mamba, channels last", BFLOAT16, (8, 1536, DEPTHWISE, 2048, 4), {"padding": (3, 0), "layouts": ("channels last",) * 2},
          ("channels_last", "channels_last", "weight_channels_last")),
+        ("ECG, channels last with a stride", FLOAT32, (70, 256, DEPTHWISE, 5000, 125), {"stride": 2, "padding": (62, 62), "layouts": ("channels last",) * 2},
+         ("rows polyphase", "rows strided_gradient", "weight_columns")),
+        ("ConvNeXt, channels-last input", BFLOAT16, (4, 768, DEPTHWISE, 2000, 13), {"padding": (6, 6), "layouts": ("channels last", "rows")},
+         ("rows toeplitz", "rows toeplitz", "rows weight_chunks")),
         ("Hyena, long filter", FLOAT32, (2, 64, DEPTHWISE, 8192, 128), {"padding": (127, 0)}, (OWN, OWN, OWN)),
         ("ConvNeXt", FLOAT32, (32, 384, DEPTHWISE, 1024, 7), {"padding": (3, 3)}, (OWN, OWN, OWN)),
         ("ConvNeXt, fp16", FLOAT16, (32, 384, DEPTHWISE, 1024, 7), {"padding": (3, 3)}, (OWN, OWN, OWN)),
@@ -255,6 +265,56 @@ def test_real_layers(chosen, layer, dtype, arguments, rest, expected):
     for which, path in zip(PASSES, expected):
         ((name, _),) = chosen(problem_of(*arguments, dtype, **rest), which)
         assert (name != ATEN) if path is OWN else (name == path), f"{layer}, pass {which}"
+
+
+CHANNELS_LAST = ("channels last",) * 2
+
+
+@pytest.mark.parametrize(
+    "layouts", [CHANNELS_LAST, ("channels last", "rows"), ("rows", "channels last")], ids=" and ".join
+)
+@pytest.mark.parametrize("dtype", list(ITEM))
+def test_plans_through_rows_are_the_plans_of_rows(chosen, layouts, dtype):
+    """A plan through rows has the path that contiguous rows take."""
+    through = set()
+    for which, taps, stride, size in itertools.product(PASSES, (3, 17, 40, 130), (1, 2, 5), (200, 3000)):
+        arguments = (8, 192, DEPTHWISE, size, taps, dtype, stride, (taps // 2, taps // 2), 1)
+        ((name, _),) = chosen(problem_of(*arguments, layouts), which)
+        if name.startswith(ROWS):
+            assert [(name.removeprefix(f"{ROWS} "), 0)] == chosen(problem_of(*arguments), which)
+            through.add(which)
+    assert INPUT_GRADIENT in through
+
+
+@pytest.mark.parametrize("which", PASSES)
+def test_slices_of_channels_go_through_rows(chosen, which):
+    """A slice of the channels costs a transposition as much as a whole signal."""
+    problem = problem_of(8, 192, DEPTHWISE, 3000, 125, FLOAT32, 2, (62, 62), layouts=CHANNELS_LAST)
+    whole = chosen(problem, which)
+    for signal in (problem.from_, problem.to):
+        signal.stride *= 2
+        signal.batch_stride *= 2
+    assert chosen(problem, which) == whole
+    if which != WEIGHT_GRADIENT:
+        assert whole[0][0].startswith(ROWS)
+
+
+@pytest.mark.parametrize("layout", ["rows", "batch last", "strided", "expanded", "expanded rows"])
+def test_only_channels_last_signals_go_through_rows(chosen, layout):
+    for which, taps, stride in itertools.product(PASSES, (3, 40, 130), (1, 2)):
+        ((name, _),) = chosen(
+            problem_of(8, 192, DEPTHWISE, 3000, taps, BFLOAT16, stride, layouts=(layout, layout)), which
+        )
+        assert not name.startswith(ROWS)
+
+
+@pytest.mark.parametrize("batch, size, warp_rows", [(297, 104, 4), (297, 257, 1), (1, 104, 1), (4, 104, 2)])
+def test_short_rows_share_a_warp(library, batch, size, warp_rows):
+    """A warp of toeplitz copies up to four rows of one tile, if every SM still has 32 warps."""
+    problem = problem_of(batch, 2640, DEPTHWISE, size, 4, BFLOAT16, padding=(3, 0))
+    lines = library.supporting(problem.numbers(), FORWARD, H100.numbers()).decode().splitlines()
+    (blocks,) = [int(line.split()[1]) for line in lines if line.startswith("toeplitz ")]
+    assert blocks == -(-batch * 2640 // (4 * warp_rows))
 
 
 @pytest.mark.parametrize("dtype", list(ITEM))

@@ -46,6 +46,22 @@ def test_the_page_is_as_the_measurements_are():
     assert pages.stale(conv1d_paths.pages()) == [], "python -m benchmarks pages conv1d_paths"
 
 
+def test_channels_last_signals_with_strides_go_through_rows():
+    """The plan sees channels-last signals, their slices, and gradients in another layout than the input's."""
+    wide, rows = torch.empty(4, 3000, 512, device="meta"), torch.empty(4, 256, 600, device="meta")
+    last = torch.empty(4, 600, 256, device="meta").mT
+    weight = torch.empty(256, 1, 125, device="meta")
+
+    def chosen(x, grad, what):
+        return torch.ops.gpuopt_ladder.conv1d_paths(x, weight, None, grad, 5, 62, 1, 256, what, 132).splitlines()[0]
+
+    for x in (wide[..., :256].mT, wide[..., 256:].mT, wide[..., 1:257].mT):
+        assert chosen(x, None, "output") == "rows"
+        for grad in (last, rows):
+            assert chosen(x, grad, "grad_input") == "rows"
+    assert chosen(wide[..., :256].mT.contiguous(), None, "output") != "rows"
+
+
 @pytest.mark.parametrize(
     "changed, message",
     [

@@ -48,6 +48,37 @@ def test_every_path(dtype):
     failures.check(at_least=2 * len(MANY))
 
 
+def goes_through_rows(x, w, grad, steps, what: str) -> bool:
+    """Whether the plan of a pass transposes channels-last signals to rows."""
+    sizes = (*(steps[name][0] for name in ("stride", "padding", "dilation")), steps["groups"])
+    sms = torch.cuda.get_device_properties(0).multi_processor_count
+    operand = None if what == "output" else grad
+    return torch.ops.gpuopt_ladder.conv1d_paths(x, w, None, operand, *sizes, what, sms).startswith("rows\n")
+
+
+@pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
+def test_plans_through_rows_give_the_bits_of_rows(dtype):
+    """They run the kernel that contiguous signals take. Results are channels last."""
+    met = set()
+    for call in (call for call in MANY if call.layout == "transposed"):
+        (x, w, b), grad, steps = call.make(dtype)
+        for what, k in (("output", None), ("grad_input", 0), ("grad_weight", 1)):
+            if not goes_through_rows(x, w, grad, steps, what):
+                continue
+            met.add(what)
+
+            def run(x, grad, k=k, w=w, b=b, steps=steps):
+                if k is None:
+                    return FORWARD.op(x, w, b, **steps, activation="silu")
+                mask = [i == k for i in range(3)]
+                return torch.ops.gpuopt.conv1d_backward(grad, x, w, **steps, output_mask=mask, bias=None)[k]
+
+            got, want = run(x, grad), run(x.contiguous(), grad.contiguous())
+            assert different_bits(got, want) is None, f"{what}, {call}"
+            assert k == 1 or got.mT.is_contiguous(), f"{what}, {call}: {got.stride()}"
+    assert "grad_input" in met
+
+
 # ---------------------------------------------------------------- calls for ../test_overlap.py
 
 

@@ -63,7 +63,7 @@ CALLS = {
     "rows, step 3": ((33, 65, 1_001_303), 4, 3, (2, 1), 1, False, 12),
     "channels-last": ((17, 64, 1_973_801), 4, 1, (1, 2), 1, True, 16),
     "33 channels, last": ((5, 33, 13_015_059), 3, 1, (2, 0), 1, True, 16),
-    "channels-last, step 2": ((17, 64, 1_973_801), 3, 2, (1, 1), 1, True, 12),
+    "channels-last, step 2": ((17, 64, 1_973_801), 3, 2, (1, 1), 1, True, 20),
     "signals beyond 2^31": ((PAST, 1, 1), 1, 1, (0, 0), 1, False, 16),
     "signals of two channels": ((536_872_003, 2, 2), 3, 1, (1, 1), 1, False, 16),
     "channels beyond 2^30": ((1, 2**30 + 4097, 2), 2, 1, (1, 0), 1, False, 22),
