@@ -141,7 +141,12 @@ struct SparseAddmm {
     const bool fit = is_dense(self) && is_plain(self) && self.scalar_type() == mat1.scalar_type() &&
                      self.device() == mat1.device() && is_simple(beta) && is_simple(alpha) &&
                      at::is_expandable_to(self.sizes(), {mat1.size(0), mat2.size(1)});
-    return fit ? Reason::kTaken : Reason::kUnsupported;
+    if (!fit) return Reason::kUnsupported;
+    if (is_plain_product(beta, alpha)) return Reason::kTaken;
+    return unless_always([&] {
+      return policy::sparse_sum(entries_of(mat1), mat2.size(1),
+                                static_cast<int64_t>(mat2.element_size()));
+    });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, const Tensor& mat1,
                     const Tensor& mat2, const at::Scalar& beta, const at::Scalar& alpha) {

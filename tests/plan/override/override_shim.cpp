@@ -94,6 +94,10 @@ int64_t scatter_reduce_reason(const policy::Addition& add, int64_t features) {
   return number_of(policy::scatter_reduce(add, features));
 }
 
+int64_t sparse_sum_reason(int64_t entries, int64_t features, int64_t item) {
+  return number_of(policy::sparse_sum(entries, features, item));
+}
+
 int64_t sparse_product_reason(int64_t entries, int64_t features, int64_t item) {
   return number_of(policy::sparse_product(entries, features, item));
 }

@@ -254,6 +254,9 @@ def test_estimated_decisions(policy):
     assert policy.sparse_product_reason(*long(10**6, 64, 4)) == taken
     assert policy.sparse_product_reason(*long(10, 4, 4)) == size
     assert policy.sparse_product_reason(*long(10, 4, 2)) == taken  # PyTorch 2.11 has no gradient of half types
+    assert policy.sparse_sum_reason(*long(10**6, 64, 4)) == taken
+    assert policy.sparse_sum_reason(*long(62234, 42, 2)) == size
+    assert policy.sparse_sum_reason(*long(0, 42, 2)) == taken
 
 
 def permutations():
