@@ -1,0 +1,104 @@
+// Norms in ATen's differentiable operators: gradients on the CPU, and all higher derivatives.
+#include "norm/binding/norm_formula.h"
+
+#include <ATen/ATen.h>
+
+#include "binding/grad_node.h"
+
+namespace gpuopt::norm {
+
+using namespace autograd_names;
+
+at::DimVector last_dims(int64_t count) {
+  at::DimVector dims;
+  for (int64_t d = -count; d < 0; ++d) dims.push_back(d);
+  return dims;
+}
+
+Normal normal_with_rstd(const Tensor& input, const Tensor& rstd, at::IntArrayRef dims,
+                        bool is_rms) {
+  const Tensor x = input.to(compute_type(input));
+  const Tensor centred = is_rms ? x : x.sub(x.mean(dims, /*keepdim=*/true));
+  const Tensor variance = centred.mul(centred).mean(dims, /*keepdim=*/true);
+  const Tensor eps = rstd.pow(-2).sub(variance).detach();
+  const Tensor root = variance.add(eps).rsqrt();
+  return {centred.mul(root), root};
+}
+
+namespace {
+
+template <typename Op>
+struct Gradients {
+  Tensor input, weight, bias;
+
+  explicit Gradients(const Op& op) {
+    const auto compute = compute_type(op.input);
+    const at::DimVector dims = last_dims(op.dims);
+    const Normal normal = normal_with_rstd(op.input, op.rstd, dims, Op::kIsRms);
+    const Tensor grad = op.grad.to(compute);
+    if (op.mask[0]) {
+      const Tensor scaled = is_given(op.weight) ? grad.mul(op.weight->to(compute)) : grad;
+      const Tensor product = scaled.mul(normal.values).mean(dims, /*keepdim=*/true);
+      Tensor inner = scaled.sub(normal.values.mul(product));
+      if (!Op::kIsRms) inner = inner.sub(scaled.mean(dims, /*keepdim=*/true));
+      input = normal.rstd.mul(inner).to(op.input.scalar_type());
+    }
+    const auto dtype = is_given(op.weight) ? op.weight->scalar_type() : op.input.scalar_type();
+    const auto over_rows = [&](const Tensor& terms) {
+      const int64_t rows = terms.dim() - op.dims;
+      if (rows == 0) return terms.to(dtype);
+      at::DimVector outer;
+      for (int64_t d = 0; d < rows; ++d) outer.push_back(d);
+      return terms.sum(outer).to(dtype);
+    };
+    if (op.mask[1] && is_given(op.weight)) weight = over_rows(grad.mul(normal.values));
+    if (op.mask.back() && !Op::kIsRms) bias = over_rows(grad);
+    for (Tensor* result : {&input, &weight, &bias}) {
+      if (!result->defined()) *result = at::empty({0}, op.input.options());
+    }
+  }
+};
+
+template <typename Op>
+Tensor tangent_of_rows(const Op& op, const Tensor& rstd) {
+  const auto compute = compute_type(op.input);
+  const at::DimVector dims = last_dims(op.dims);
+  const Normal normal = normal_with_rstd(primal_of(op.input), rstd, dims, Op::kIsRms);
+  Tensor sum;
+  const auto add = [&](const Tensor& term) { sum = sum.defined() ? sum.add(term) : term; };
+  if (has_tangent(op.input)) {
+    const Tensor x = tangent_of(op.input).to(compute);
+    Tensor inner = x.sub(normal.values.mul(x.mul(normal.values).mean(dims, /*keepdim=*/true)));
+    if (!Op::kIsRms) inner = inner.sub(x.mean(dims, /*keepdim=*/true));
+    const Tensor change = normal.rstd.mul(inner);
+    add(is_given(op.weight) ? change.mul(primal_of(*op.weight).to(compute)) : change);
+  }
+  if (is_given(op.weight) && has_tangent(*op.weight)) {
+    add(normal.values.mul(tangent_of(*op.weight).to(compute)));
+  }
+  const TensorOption bias = bias_of(op);
+  if (is_given(bias) && has_tangent(*bias)) {
+    add(tangent_of(*bias).to(compute).expand_symint(op.input.sym_sizes()));
+  }
+  return sum.to(op.input.scalar_type());
+}
+
+}  // namespace
+
+LayerNormGradients::Result gradients_by_aten(const LayerNormGradients& op) {
+  const Gradients found(op);
+  return {found.input, found.weight, found.bias};
+}
+RmsNormGradients::Result gradients_by_aten(const RmsNormGradients& op) {
+  const Gradients found(op);
+  return {found.input, found.weight};
+}
+
+Tensor tangent_by_aten(const LayerNormRows& op, const Tensor& rstd) {
+  return tangent_of_rows(op, rstd);
+}
+Tensor tangent_by_aten(const RmsNormRows& op, const Tensor& rstd) {
+  return tangent_of_rows(op, rstd);
+}
+
+}  // namespace gpuopt::norm

@@ -1,0 +1,28 @@
+// Norms in ATen's differentiable operators.
+#pragma once
+
+#include "norm/binding/norm_check.h"
+
+namespace gpuopt::norm {
+
+// A row's values as (x - mean) * rstd, differentiable in the input. The statistics are computed from
+// the input again, so that they have derivatives.
+struct Normal {
+  Tensor values, rstd;  // in the compute type
+};
+
+// With the eps of which `rstd` was made.
+Normal normal_with_rstd(const Tensor& input, const Tensor& rstd, at::IntArrayRef dims,
+                        bool is_rms);
+
+// The last `count` dimensions, as negative numbers.
+at::DimVector last_dims(int64_t count);
+
+LayerNormGradients::Result gradients_by_aten(const LayerNormGradients& op);
+RmsNormGradients::Result gradients_by_aten(const RmsNormGradients& op);
+
+// The derivative of the result along the tangents of the inputs.
+Tensor tangent_by_aten(const LayerNormRows& op, const Tensor& rstd);
+Tensor tangent_by_aten(const RmsNormRows& op, const Tensor& rstd);
+
+}  // namespace gpuopt::norm
