@@ -32,7 +32,8 @@ def compute_type(dtype: torch.dtype) -> torch.dtype:
 def normal(x: torch.Tensor, dims: int, eps: float, is_rms: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The normalised values, the mean and the inverse of the deviation."""
     over = tuple(range(-dims, 0))
-    mean = torch.zeros_like(x.sum(over, keepdim=True)) if is_rms else x.mean(over, keepdim=True)
+    is_empty = x.shape.numel() == 0  # the mean of no values is 0
+    mean = x.sum(over, keepdim=True) * 0 if is_rms or is_empty else x.mean(over, keepdim=True)
     rstd = ((x - mean).square().mean(over, keepdim=True) + eps).rsqrt()
     return (x - mean) * rstd, mean, rstd
 
@@ -99,8 +100,8 @@ def _layer_aten(x, shape, weight=None, bias=None, eps=EPS):
 def _rms_aten(x, shape, weight=None, eps=None):
     if _is_mixed(x, weight):
         with without_autocast(x):
-            return F.rms_norm(x.float(), shape, weight, _eps(x, eps)).to(x.dtype)
-    return F.rms_norm(x, shape, weight, eps)
+            return F.rms_norm(x.float(), shape, weight, _eps(x, eps)).to(x.dtype).contiguous()
+    return F.rms_norm(x, shape, weight, eps).contiguous()
 
 
 # ---------------------------------------------------------------- samples
@@ -162,12 +163,15 @@ class _Calls:
         yield self.sample("special values", rows[rows.isfinite().all(1).logical_not()], 1, "none")
 
     def few(self) -> Iterator[Sample]:
-        for kind in ("both", "none", "weight", "bias", "wide both"):
-            yield self.sample("rows", self.make(3, 4), 1, kind)
-        yield self.sample("two dimensions", self.make(2, 2, 3), 2, "both")
-        yield self.sample("one row", self.make(5), 1, "both")
-        yield self.sample("transposed", self.make(4, 3).mT, 1, "both")
-        yield self.sample("default eps", self.make(2, 3), 1, "both", eps=None)
+        """A large eps, because gradients would cancel. PyTorch's layer norm has wrong Hessians, so no sample is small enough for the
+        test of these: tests/rooms/norm has one."""
+        yield Sample("rows", (self.make(3, 4), (4,)), {"eps": 0.5})
+        for kind in ("both", "none", "weight", "wide both"):
+            yield self.sample("rows", self.make(3, 4), 1, kind, 0.5)
+        yield self.sample("two dimensions", self.make(2, 2, 3), 2, "both", 0.5)
+        yield self.sample("one row", self.make(5), 1, "both", 0.5)
+        yield self.sample("transposed", self.make(4, 3).mT, 1, "both", 0.5)
+        yield self.sample("three rows", self.make(3, 3), 1, "both", 0.5)
 
 
 def _layer_samples(device, dtype):
@@ -198,10 +202,10 @@ def _errors(device: str, is_rms: bool) -> Iterator[ErrorCase]:
 
     yield error("no dimension", x, (), says=(r"\bnormalized_shape\b",))
     for shape in ((3,), (2, 4), (2, 3, 4), (4, 1)):
-        yield error(f"normalized_shape {shape}", x, shape, says=(r"\binput\b", rf"\b{shape[0]}\b", r"\[3, 4\]"))
+        yield error(f"normalized_shape {shape}", x, shape, says=(r"\binput\b", r"\[3, 4\]"))
     for wrong in (make(3), make(1, 4), make()):
         yield error(f"weight {tuple(wrong.shape)}", x, (4,), wrong, says=(r"\bweight\b", r"\[4\]"))
-    for dtype in (torch.int64, torch.complex64, torch.bool):
+    for dtype in (torch.int64, torch.bool) + (() if is_rms else (torch.complex64,)):
         yield error(f"input of {dtype}", x.to(dtype), (4,), says=(r"\binput\b", "floating-point"))
     if device != "cpu":
         yield error("weight on the CPU", x, (4,), weight.cpu(), says=(r"\bweight\b", "cpu"), on_meta=False)
@@ -250,7 +254,9 @@ def _rows_bound(x, weight, bias, dims, eps, is_rms):
     out = out + torch.finfo(x.dtype).eps * _affine(values, weight, bias).abs().nan_to_num(nan=0, posinf=0)
     over = tuple(range(-dims, 0))
     of_mean = 10 * rounding * wide(x, x.dtype).abs().mean(over, keepdim=True)
-    return _finite(_joined(out, *(() if is_rms else (of_mean,)), 20 * rounding * rstd), torch.float32)
+    most = wide(x, x.dtype).abs().amax(over, keepdim=True) if x.numel() else rstd * 0
+    of_rstd = rounding * rstd * (20 + 2 * most * rstd)
+    return _finite(_joined(out, *(() if is_rms else (of_mean,)), of_rstd), torch.float32)
 
 
 def _gradients(grad, x, weight, dims, rstd, mean, is_rms) -> tuple[torch.Tensor, ...]:
@@ -272,11 +278,11 @@ def _gradients(grad, x, weight, dims, rstd, mean, is_rms) -> tuple[torch.Tensor,
     return tuple(found if is_rms else [*found, over_rows(grad)])
 
 
-def _gradient_bound(grad, x, weight, dims, rstd, mean, is_rms):
+def _gradient_bound(grad, x, weight, dims, eps, rstd, mean, is_rms):
     over, outer = tuple(range(-dims, 0)), tuple(range(x.dim() - dims))
     rounding = torch.finfo(compute_type(x.dtype)).eps
-    values, _, own = normal(wide(x, x.dtype), dims, EPS, is_rms)
-    changes = _roundings(x, dims, EPS, is_rms) / rounding + values.abs()
+    values, _, own = normal(wide(x, x.dtype), dims, eps, is_rms)
+    changes = _roundings(x, dims, eps, is_rms) / rounding + values.abs()
     scaled = grad.double().abs() * (1 if weight is None else weight.double().abs())
     sizes = own * (scaled + scaled.mean(over, keepdim=True) + changes * (scaled * changes).mean(over, keepdim=True))
     terms = (grad.double().abs() * changes, grad.double().abs())
@@ -290,8 +296,8 @@ def _gradient_bound(grad, x, weight, dims, rstd, mean, is_rms):
     return _finite(_joined(*(p + r for p, r in zip(parts, rounded, strict=True))), torch.float32)
 
 
-def _statistics(x, dims, is_rms):
-    values, mean, rstd = normal(wide(x, x.dtype), dims, EPS, is_rms)
+def _statistics(x, dims, eps, is_rms):
+    _, mean, rstd = normal(wide(x, x.dtype), dims, eps, is_rms)
     kind = compute_type(x.dtype)
     return (rstd.to(kind),) if is_rms else (mean.to(kind), rstd.to(kind))
 
@@ -300,14 +306,16 @@ def _internal_samples(is_rms: bool, is_backward: bool, only_few: bool):
     def samples(device, dtype):
         calls = _Calls(device, dtype, is_rms)
         for sample in calls.few() if only_few else calls.sweep():
+            if len(sample.args) == 2:
+                continue
             x, shape, *parameters, eps = sample.args
-            dims, weight = len(shape), parameters[0]
+            dims, weight, eps = len(shape), parameters[0], _eps(x, eps)
             if not is_backward:
-                yield Sample(sample.name, (x, *parameters, dims, _eps(x, eps)))
+                yield Sample(sample.name, (x, *parameters, dims, eps))
             elif x.numel() and x.isfinite().all():
                 grad = calls.make(*x.shape)
                 mask = [True, weight is not None] + ([] if is_rms else [True])
-                yield Sample(sample.name, (grad, x, *_statistics(x, dims, is_rms), weight, dims, mask))
+                yield Sample(sample.name, (grad, x, *_statistics(x, dims, eps, is_rms), weight, dims, eps, mask))
 
     return samples
 
@@ -328,20 +336,20 @@ def _rms_rows_bound(device, dtype, reference, x, weight, dims, eps):
     return _rows_bound(x, weight, None, dims, eps, True)
 
 
-def _layer_gradients(grad, x, mean, rstd, weight, dims, mask):
+def _layer_gradients(grad, x, mean, rstd, weight, dims, eps, mask):
     return _joined(*_gradients(grad, x, weight, dims, rstd, mean, False))
 
 
-def _rms_gradients(grad, x, rstd, weight, dims, mask):
+def _rms_gradients(grad, x, rstd, weight, dims, eps, mask):
     return _joined(*_gradients(grad, x, weight, dims, rstd, None, True))
 
 
-def _layer_gradients_bound(device, dtype, reference, grad, x, mean, rstd, weight, dims, mask):
-    return _gradient_bound(grad, x, weight, dims, rstd, mean, False)
+def _layer_gradients_bound(device, dtype, reference, grad, x, mean, rstd, weight, dims, eps, mask):
+    return _gradient_bound(grad, x, weight, dims, eps, rstd, mean, False)
 
 
-def _rms_gradients_bound(device, dtype, reference, grad, x, rstd, weight, dims, mask):
-    return _gradient_bound(grad, x, weight, dims, rstd, None, True)
+def _rms_gradients_bound(device, dtype, reference, grad, x, rstd, weight, dims, eps, mask):
+    return _gradient_bound(grad, x, weight, dims, eps, rstd, None, True)
 
 
 _shared = {"dtypes": FLOATS, "elementwise": False, "workspace": workspace_of(8)}
@@ -359,7 +367,7 @@ CASES = [
     OpCase(
         name="layer_norm", op=OPS.layer_norm.default, overload=OPS.layer_norm.default, aten=_layer_aten, reference=_layer_reference,
         samples=_layer_samples, few=_layer_few, errors=_layer_errors, grad_dtypes=FLOATS, bound=_layer_bound, saves_inputs=True,
-        **_shared,
+        cancels=8, **_shared,
     ),
     OpCase(
         name="rms_norm", op=OPS.rms_norm.default, overload=OPS.rms_norm.default, aten=_rms_aten, reference=_rms_reference,

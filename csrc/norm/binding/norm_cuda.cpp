@@ -131,7 +131,7 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
   const Parameters parameters(name, op.input, op.weight, std::nullopt);
   const auto of_weight = op.input.options().dtype(
       is_given(op.weight) ? op.weight->scalar_type() : op.input.scalar_type());
-  const bool has_weight = op.mask[1] && is_given(op.weight), has_bias = !Op::kIsRms && op.mask.back();
+  const bool has_weight = op.mask[1], has_bias = !Op::kIsRms && op.mask.back();
   const Tensor input_grad = op.mask[0] ? unfilled(op.input.sizes(), op.input.options()) : Tensor();
   const Tensor weight_grad = has_weight ? unfilled(shape, of_weight) : Tensor();
   const Tensor bias_grad = has_bias ? unfilled(shape, of_weight) : Tensor();

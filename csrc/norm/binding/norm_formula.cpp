@@ -15,14 +15,11 @@ at::DimVector last_dims(int64_t count) {
   return dims;
 }
 
-Normal normal_with_rstd(const Tensor& input, const Tensor& rstd, at::IntArrayRef dims,
-                        bool is_rms) {
+Normal normal_of(const Tensor& input, at::IntArrayRef dims, double eps, bool is_rms) {
   const Tensor x = input.to(compute_type(input));
   const Tensor centred = is_rms ? x : x.sub(x.mean(dims, /*keepdim=*/true));
-  const Tensor variance = centred.mul(centred).mean(dims, /*keepdim=*/true);
-  const Tensor eps = rstd.pow(-2).sub(variance).detach();
-  const Tensor root = variance.add(eps).rsqrt();
-  return {centred.mul(root), root};
+  const Tensor rstd = centred.mul(centred).mean(dims, /*keepdim=*/true).add(eps).rsqrt();
+  return {centred.mul(rstd), rstd};
 }
 
 namespace {
@@ -34,7 +31,7 @@ struct Gradients {
   explicit Gradients(const Op& op) {
     const auto compute = compute_type(op.input);
     const at::DimVector dims = last_dims(op.dims);
-    const Normal normal = normal_with_rstd(op.input, op.rstd, dims, Op::kIsRms);
+    const Normal normal = normal_of(op.input, dims, op.eps, Op::kIsRms);
     const Tensor grad = op.grad.to(compute);
     if (op.mask[0]) {
       const Tensor scaled = is_given(op.weight) ? grad.mul(op.weight->to(compute)) : grad;
@@ -51,7 +48,7 @@ struct Gradients {
       for (int64_t d = 0; d < rows; ++d) outer.push_back(d);
       return terms.sum(outer).to(dtype);
     };
-    if (op.mask[1] && is_given(op.weight)) weight = over_rows(grad.mul(normal.values));
+    if (op.mask[1]) weight = over_rows(grad.mul(normal.values));
     if (op.mask.back() && !Op::kIsRms) bias = over_rows(grad);
     for (Tensor* result : {&input, &weight, &bias}) {
       if (!result->defined()) *result = at::empty({0}, op.input.options());
@@ -60,10 +57,10 @@ struct Gradients {
 };
 
 template <typename Op>
-Tensor tangent_of_rows(const Op& op, const Tensor& rstd) {
+Tensor tangent_of_rows(const Op& op) {
   const auto compute = compute_type(op.input);
   const at::DimVector dims = last_dims(op.dims);
-  const Normal normal = normal_with_rstd(primal_of(op.input), rstd, dims, Op::kIsRms);
+  const Normal normal = normal_of(primal_of(op.input), dims, op.eps, Op::kIsRms);
   Tensor sum;
   const auto add = [&](const Tensor& term) { sum = sum.defined() ? sum.add(term) : term; };
   if (has_tangent(op.input)) {
@@ -78,7 +75,9 @@ Tensor tangent_of_rows(const Op& op, const Tensor& rstd) {
   }
   const TensorOption bias = bias_of(op);
   if (is_given(bias) && has_tangent(*bias)) {
-    add(tangent_of(*bias).to(compute).expand_symint(op.input.sym_sizes()));
+    // A result must not share its tangent with an argument.
+    const Tensor change = tangent_of(*bias).to(compute).expand_symint(op.input.sym_sizes());
+    sum = sum.defined() ? sum.add(change) : change.clone(at::MemoryFormat::Contiguous);
   }
   return sum.to(op.input.scalar_type());
 }
@@ -94,11 +93,7 @@ RmsNormGradients::Result gradients_by_aten(const RmsNormGradients& op) {
   return {found.input, found.weight};
 }
 
-Tensor tangent_by_aten(const LayerNormRows& op, const Tensor& rstd) {
-  return tangent_of_rows(op, rstd);
-}
-Tensor tangent_by_aten(const RmsNormRows& op, const Tensor& rstd) {
-  return tangent_of_rows(op, rstd);
-}
+Tensor tangent_by_aten(const LayerNormRows& op) { return tangent_of_rows(op); }
+Tensor tangent_by_aten(const RmsNormRows& op) { return tangent_of_rows(op); }
 
 }  // namespace gpuopt::norm

@@ -11,9 +11,7 @@ struct Normal {
   Tensor values, rstd;  // in the compute type
 };
 
-// With the eps of which `rstd` was made.
-Normal normal_with_rstd(const Tensor& input, const Tensor& rstd, at::IntArrayRef dims,
-                        bool is_rms);
+Normal normal_of(const Tensor& input, at::IntArrayRef dims, double eps, bool is_rms);
 
 // The last `count` dimensions, as negative numbers.
 at::DimVector last_dims(int64_t count);
@@ -22,7 +20,7 @@ LayerNormGradients::Result gradients_by_aten(const LayerNormGradients& op);
 RmsNormGradients::Result gradients_by_aten(const RmsNormGradients& op);
 
 // The derivative of the result along the tangents of the inputs.
-Tensor tangent_by_aten(const LayerNormRows& op, const Tensor& rstd);
-Tensor tangent_by_aten(const RmsNormRows& op, const Tensor& rstd);
+Tensor tangent_by_aten(const LayerNormRows& op);
+Tensor tangent_by_aten(const RmsNormRows& op);
 
 }  // namespace gpuopt::norm

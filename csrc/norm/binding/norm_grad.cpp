@@ -8,15 +8,23 @@ namespace {
 
 using namespace autograd_names;
 
+// Whether the gradient of the weight has another dtype than the input.
+template <typename Op>
+bool has_own_type(const Op& op) {
+  return is_given(op.weight) && op.weight->scalar_type() != op.input.scalar_type();
+}
+
 struct LayerNormNode : GradNode {
   explicit LayerNormNode(const LayerNormRows& op)
       : GradNode(op.input, op.weight, op.bias),
         dims_(op.dims),
+        eps_(op.eps),
         bias_type_(is_given(op.bias) ? op.bias->scalar_type() : at::kFloat),
-        input_(this, op.input),
-        weight_(this, op.weight) {}
+        input_(this, op.input) {
+    if (next_edge(0).is_valid() || has_own_type(op)) weight_.save(op.weight);
+  }
   std::string name() const override { return "GpuoptLayerNormBackward"; }
-  void describe_state(NodeState& state) const override { state(dims_, bias_type_); }
+  void describe_state(NodeState& state) const override { state(dims_, eps_, bias_type_); }
   void save_result(const LayerNormRows::Result& result) {
     mean_.save(std::get<1>(result));
     rstd_.save(std::get<2>(result));
@@ -27,44 +35,48 @@ struct LayerNormNode : GradNode {
                                    task_should_compute_output(2)};
     const auto [input, weight, bias] =
         call(LayerNormGradients{grad, input_.unpack(), mean_.unpack(), rstd_.unpack(),
-                                if_defined(weight_.unpack()), dims_, mask});
+                                if_defined(weight_.unpack()), dims_, eps_, mask});
     return {mask[0] ? input : Tensor(), mask[1] ? weight : Tensor(),
             mask[2] ? bias.to(bias_type_) : Tensor()};
   }
-  static Tensor tangent(const LayerNormRows& op, const LayerNormRows::Result& result) {
-    return tangent_by_aten(op, std::get<2>(result));
+  static Tensor tangent(const LayerNormRows& op, const LayerNormRows::Result&) {
+    return tangent_by_aten(op);
   }
 
  private:
   int64_t dims_;
+  double eps_;
   at::ScalarType bias_type_;
-  Saved input_, weight_, mean_{this}, rstd_{this};
+  Saved input_, weight_{this}, mean_{this}, rstd_{this};
 };
 
 struct RmsNormNode : GradNode {
   explicit RmsNormNode(const RmsNormRows& op)
       : GradNode(op.input, op.weight),
         dims_(op.dims),
-        input_(this, op.input),
-        weight_(this, op.weight) {}
+        eps_(op.eps),
+        input_(this, op.input) {
+    if (next_edge(0).is_valid() || has_own_type(op)) weight_.save(op.weight);
+  }
   std::string name() const override { return "GpuoptRmsNormBackward"; }
-  void describe_state(NodeState& state) const override { state(dims_); }
+  void describe_state(NodeState& state) const override { state(dims_, eps_); }
   void save_result(const RmsNormRows::Result& result) { rstd_.save(std::get<1>(result)); }
 
   variable_list gradients(const Tensor& grad) override {
     const std::array<bool, 2> mask{task_should_compute_output(0), task_should_compute_output(1)};
     const auto [input, weight] =
         call(RmsNormGradients{grad, input_.unpack(), rstd_.unpack(), if_defined(weight_.unpack()),
-                              dims_, mask});
+                              dims_, eps_, mask});
     return {mask[0] ? input : Tensor(), mask[1] ? weight : Tensor()};
   }
-  static Tensor tangent(const RmsNormRows& op, const RmsNormRows::Result& result) {
-    return tangent_by_aten(op, std::get<1>(result));
+  static Tensor tangent(const RmsNormRows& op, const RmsNormRows::Result&) {
+    return tangent_by_aten(op);
   }
 
  private:
   int64_t dims_;
-  Saved input_, weight_, rstd_{this};
+  double eps_;
+  Saved input_, weight_{this}, rstd_{this};
 };
 
 // The statistics are not differentiable.

@@ -14,11 +14,11 @@ using c10::SymInt;
 
 // ---------------------------------------------------------------- the functions for users
 
-// Autocast computes a layer norm in float32, as ATen's. It has no rule for ATen's RMS norm.
+// On CUDA, autocast computes a layer norm in float32, as ATen's. It has no rule for RMS norm.
 Tensor layer_norm(const LayerNorm& op) {
   const char* name = name_of<LayerNorm>();
   const auto device = op.input.device().type();
-  if (is_autocasting(device)) {
+  if (device == at::kCUDA && is_autocasting(device)) {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     return call_mapped(op, [&](const Tensor& tensor) {
       return at::autocast::cached_cast(at::kFloat, tensor, device);
@@ -30,9 +30,21 @@ Tensor layer_norm(const LayerNorm& op) {
   return std::get<0>(call(LayerNormRows{op.input, op.weight, op.bias, dims, op.eps}));
 }
 
+// Whether kernels support the dtypes. ATen composes an RMS norm of others.
+bool are_supported(const RmsNorm& op) {
+  const auto dtype = op.input.scalar_type();
+  if (!is_real_float(dtype)) return !op.input.is_complex();
+  if (!is_given(op.weight) || op.weight->scalar_type() == dtype) return true;
+  return op.input.element_size() == 2 && op.weight->scalar_type() == at::kFloat;
+}
+
 Tensor rms_norm(const RmsNorm& op) {
   const char* name = name_of<RmsNorm>();
+  if (!are_supported(op)) return at::rms_norm_symint(op.input, op.shape, op.weight, op.eps);
   check_input(name, op.input);
+  TORCH_CHECK_VALUE(static_cast<int64_t>(op.shape.size()) <= op.input.dim(), name,
+                    ": input must have the dimensions of normalized_shape: expected at least ",
+                    op.shape.size(), ", got shape ", op.input.sym_sizes());
   const int64_t dims = check_shape(name, op.input, op.shape);
   check_parameters(name, op.input, op.weight, std::nullopt, op.shape);
   const double least = compute_type(op.input) == at::kDouble
@@ -58,8 +70,7 @@ LayerNormRows::Result on_cpu(const LayerNormRows& op) {
 RmsNormRows::Result on_cpu(const RmsNormRows& op) {
   check(op);
   const auto dtype = op.input.scalar_type(), compute = compute_type(op.input);
-  const Tensor x = op.input.to(compute, /*non_blocking=*/false, /*copy=*/false,
-                               at::MemoryFormat::Contiguous);
+  const Tensor x = op.input.to(compute).contiguous();
   const Tensor rstd =
       x.mul(x).mean(last_dims(op.dims), /*keepdim=*/true).add(op.eps).rsqrt().contiguous();
   const Tensor out = x.mul(rstd);
@@ -104,11 +115,11 @@ Tensor input_gradient_meta(const Op& op) {
   return at::empty_symint(op.input.sym_sizes(), op.input.options());
 }
 LayerNormGradients::Result on_meta(const LayerNormGradients& op) {
-  return {input_gradient_meta(op), weight_gradient_meta(op, op.mask[1] && is_given(op.weight)),
+  return {input_gradient_meta(op), weight_gradient_meta(op, op.mask[1]),
           weight_gradient_meta(op, op.mask[2])};
 }
 RmsNormGradients::Result on_meta(const RmsNormGradients& op) {
-  return {input_gradient_meta(op), weight_gradient_meta(op, op.mask[1] && is_given(op.weight))};
+  return {input_gradient_meta(op), weight_gradient_meta(op, op.mask[1])};
 }
 
 // ---------------------------------------------------------------- vmap

@@ -60,17 +60,19 @@ struct RmsNormRows {
   double eps;
 };
 
-// The gradients of input, weight and bias. Those that `output_mask` does not want are empty, and so
-// is the gradient of a weight that is not given.
+// The gradients of input, weight and bias. Those that `output_mask` does not want are empty. A weight
+// that is not given is 1, of the input's dtype. Derivatives of the gradients find the statistics
+// again, for which they need `eps`.
 struct LayerNormGradients {
   using Result = std::tuple<Tensor, Tensor, Tensor>;
   static constexpr std::string_view kSchema =
       "_layer_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
-      "int dims, bool[3] output_mask) -> (Tensor, Tensor, Tensor)";
+      "int dims, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)";
   static constexpr bool kIsRms = false;
   const Tensor &grad, &input, &mean, &rstd;
   const TensorOption& weight;
   int64_t dims;
+  double eps;
   std::array<bool, 3> mask;
 };
 
@@ -78,11 +80,12 @@ struct RmsNormGradients {
   using Result = std::tuple<Tensor, Tensor>;
   static constexpr std::string_view kSchema =
       "_rms_norm_backward(Tensor grad, Tensor input, Tensor rstd, Tensor? weight, int dims, "
-      "bool[2] output_mask) -> (Tensor, Tensor)";
+      "float eps, bool[2] output_mask) -> (Tensor, Tensor)";
   static constexpr bool kIsRms = true;
   const Tensor &grad, &input, &rstd;
   const TensorOption& weight;
   int64_t dims;
+  double eps;
   std::array<bool, 2> mask;
 };
 
