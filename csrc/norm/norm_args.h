@@ -67,8 +67,8 @@ struct BackwardArgs {
 enum class Pass : uint8_t { kBoth, kMeasure, kApply };
 
 struct Parts {
-  FastDiv count;       // blocks of a row
-  int64_t units = 0;   // of a part
+  FastDiv count;         // blocks of a row
+  int64_t units = 0;     // of a part
   void* sums = nullptr;  // [rows][count][2], in the compute type. Null for one block
   Pass pass = Pass::kBoth;
 };

@@ -38,9 +38,9 @@ constexpr int backward_slots(Access access, size_t value_bytes) {
 // Short rows: a thread has one vector of each of some rows.
 constexpr int kShortUnits = 8, kForwardRows = 4, kBackwardRows = 2;
 
-constexpr int kThreads = 256;            // of a block that has several rows
-constexpr int kForwardThreads = 512;     // the most of a block
-constexpr int kBackwardThreads = 512;    // the most of a block, and as many of an SM
+constexpr int kThreads = 256;                       // of a block that has several rows
+constexpr int kForwardThreads = 512;                // the most of a block
+constexpr int kBackwardThreads = 512;               // the most of a block, and as many of an SM
 constexpr int kLongThreads = 256, kLongBlocks = 3;  // threads, and blocks of an SM
 constexpr int kMostFinishThreads = 1024;
 constexpr int kColumnLanes = 32, kColumnRows = 8;  // the threads of a block that adds up columns
@@ -119,8 +119,8 @@ struct Alignment {
       aligned = aligned && dim.input_stride % values == 0 && dim.grad_stride % values == 0;
     }
     // Factors are read in vectors of at most 16 bytes, too.
-    const int64_t factors = std::min<int64_t>(
-        kAccessBytes, values * static_cast<int64_t>(size_of(affine.dtype)));
+    const int64_t factors =
+        std::min<int64_t>(kAccessBytes, values * static_cast<int64_t>(size_of(affine.dtype)));
     return aligned && is_aligned(affine.weight, factors) && is_aligned(affine.bias, factors);
   }
 };
@@ -237,9 +237,10 @@ inline FinishPlan plan_finish(const Backward& problem, int64_t partials) {
   plan.partials_bytes = static_cast<size_t>(partials) * 2 *
                         static_cast<size_t>(problem.rows.length) * compute_bytes(problem.dtype);
   // Both gradients, and enough threads that each adds few partial ones.
-  plan.shape = shape_of(2 * ceil_div<int64_t>(problem.rows.length, kFinishLanes),
-                        kFinishLanes * std::min<int64_t>(kMostFinishThreads / kFinishLanes,
-                                                    pow2_ceil(ceil_div<int64_t>(partials, 4))));
+  plan.shape =
+      shape_of(2 * ceil_div<int64_t>(problem.rows.length, kFinishLanes),
+               kFinishLanes * std::min<int64_t>(kMostFinishThreads / kFinishLanes,
+                                                pow2_ceil(ceil_div<int64_t>(partials, 4))));
   return plan;
 }
 
@@ -250,8 +251,8 @@ inline ForwardPlan plan(const Forward& problem, const Device& device) {
   const size_t size = size_of(problem.dtype);
   const Rows& rows = problem.rows;
   plan.dtype = problem.dtype;
-  plan.access = detail::widest_access({rows, problem.dtype, problem.affine},
-                                      {problem.input, problem.out});
+  plan.access =
+      detail::widest_access({rows, problem.dtype, problem.affine}, {problem.input, problem.out});
   ForwardArgs args;
   args.input = problem.input;
   args.out = problem.out;
@@ -262,7 +263,8 @@ inline ForwardPlan plan(const Forward& problem, const Device& device) {
   args.eps = problem.eps;
   args.is_rms = problem.is_rms;
   args.tiling = detail::tiling_of(rows, plan.access, size);
-  if (const auto lanes = detail::lanes_of(rows, plan.access, size, detail::forward_limits(plan.access, size), device)) {
+  if (const auto lanes = detail::lanes_of(rows, plan.access, size,
+                                          detail::forward_limits(plan.access, size), device)) {
     detail::set_lanes(args.tiling, *lanes);
     plan.path = RowsPlan<ForwardArgs>{
         lanes->is_short, args,
@@ -293,7 +295,8 @@ inline BackwardPlan plan(const Backward& problem, const Device& device) {
   args.input_rows = detail::offsets_of(rows, 0);
   args.grad_rows = detail::offsets_of(rows, 1);
   args.tiling = detail::tiling_of(rows, plan.access, size);
-  if (const auto lanes = detail::lanes_of(rows, plan.access, size, detail::backward_limits(plan.access, size), device)) {
+  if (const auto lanes = detail::lanes_of(rows, plan.access, size,
+                                          detail::backward_limits(plan.access, size), device)) {
     detail::set_lanes(args.tiling, *lanes);
     // Blocks stay on their SM and loop over rows, so that partial gradients are few. All blocks
     // have equally many iterations.
@@ -314,8 +317,8 @@ inline BackwardPlan plan(const Backward& problem, const Device& device) {
   if (!has_columns) return plan;
   ColumnsPlan columns{args};
   const int64_t tiles = ceil_div<int64_t>(args.tiling.units, kColumnLanes);
-  const int64_t splits = std::clamp<int64_t>(
-      ceil_div<int64_t>(4 * device.sms, tiles), 1, ceil_div<int64_t>(rows.count, 4 * kColumnRows));
+  const int64_t splits = std::clamp<int64_t>(ceil_div<int64_t>(4 * device.sms, tiles), 1,
+                                             ceil_div<int64_t>(rows.count, 4 * kColumnRows));
   columns.rows = ceil_div(rows.count, splits);
   columns.tiles = divide_by(tiles);
   const int64_t partials = ceil_div(rows.count, columns.rows);

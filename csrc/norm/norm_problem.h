@@ -28,8 +28,8 @@ struct Rows {
 
 // One factor and one addend for each position in a row. Either may be missing.
 struct Affine {
-  const void* weight = nullptr;  // [length]
-  const void* bias = nullptr;    // [length]
+  const void* weight = nullptr;   // [length]
+  const void* bias = nullptr;     // [length]
   DType dtype = DType::kFloat32;  // of both: the input's, or float32 beside a half type
 };
 

@@ -58,8 +58,7 @@ inline int64_t check_shape(const char* op, const at::Tensor& input, c10::SymIntA
 }
 
 // The sizes of the last `dims` dimensions.
-inline c10::SymIntArrayRef normalized_sizes(const char* op, const at::Tensor& input,
-                                            int64_t dims) {
+inline c10::SymIntArrayRef normalized_sizes(const char* op, const at::Tensor& input, int64_t dims) {
   TORCH_CHECK(1 <= dims && dims <= input.dim(), op,
               ": dims must count dimensions of input: expected a value from 1 to ", input.dim(),
               ", got ", dims);

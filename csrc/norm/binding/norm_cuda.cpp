@@ -86,7 +86,8 @@ LayerNormRows::Result normalize(const Op& op) {
   const Tensor out = unfilled(sizes, op.input.options());
   std::fill(sizes.end() - op.dims, sizes.end(), 1);
   const auto options = op.input.options().dtype(compute_type(op.input));
-  const Tensor rstd = unfilled(sizes, options), mean = Op::kIsRms ? Tensor() : unfilled(sizes, options);
+  const Tensor rstd = unfilled(sizes, options),
+               mean = Op::kIsRms ? Tensor() : unfilled(sizes, options);
   if (rstd.numel() == 0) return {out, mean, rstd};
   if (out.numel() == 0) {
     if (mean.defined()) mean.zero_();
@@ -106,8 +107,8 @@ LayerNormRows::Result normalize(const Op& op) {
   problem.eps = op.eps;
   problem.is_rms = Op::kIsRms;
   TensorWorkspace workspace;
-  check_launch(name, launch(plan(problem, current_device()), workspace,
-                            c10::cuda::getCurrentCUDAStream()));
+  check_launch(
+      name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
   return {out, mean, rstd};
 }
 
@@ -129,8 +130,8 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
   const c10::cuda::CUDAGuard guard(op.input.device());
   const auto shape = op.input.sizes().slice(op.input.dim() - op.dims);
   const Parameters parameters(name, op.input, op.weight, std::nullopt);
-  const auto of_weight = op.input.options().dtype(
-      is_given(op.weight) ? op.weight->scalar_type() : op.input.scalar_type());
+  const auto of_weight = op.input.options().dtype(is_given(op.weight) ? op.weight->scalar_type()
+                                                                      : op.input.scalar_type());
   const bool has_weight = op.mask[1], has_bias = !Op::kIsRms && op.mask.back();
   const Tensor input_grad = op.mask[0] ? unfilled(op.input.sizes(), op.input.options()) : Tensor();
   const Tensor weight_grad = has_weight ? unfilled(shape, of_weight) : Tensor();
@@ -163,8 +164,8 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
   problem.affine = parameters.affine();
   problem.dtype = to_dtype(name, input.scalar_type());
   TensorWorkspace workspace;
-  check_launch(name, launch(plan(problem, current_device()), workspace,
-                            c10::cuda::getCurrentCUDAStream()));
+  check_launch(
+      name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
   return results();
 }
 

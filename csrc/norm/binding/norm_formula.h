@@ -5,8 +5,8 @@
 
 namespace gpuopt::norm {
 
-// A row's values as (x - mean) * rstd, differentiable in the input. The statistics are computed from
-// the input again, so that they have derivatives.
+// A row's values as (x - mean) * rstd, differentiable in the input. The statistics are computed
+// from the input again, so that they have derivatives.
 struct Normal {
   Tensor values, rstd;  // in the compute type
 };

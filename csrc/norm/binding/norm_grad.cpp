@@ -10,7 +10,7 @@ using namespace autograd_names;
 
 // Whether the gradient of the weight has another dtype than the input.
 template <typename Op>
-bool has_own_type(const Op& op) {
+bool has_other_type(const Op& op) {
   return is_given(op.weight) && op.weight->scalar_type() != op.input.scalar_type();
 }
 
@@ -21,7 +21,7 @@ struct LayerNormNode : GradNode {
         eps_(op.eps),
         bias_type_(is_given(op.bias) ? op.bias->scalar_type() : at::kFloat),
         input_(this, op.input) {
-    if (next_edge(0).is_valid() || has_own_type(op)) weight_.save(op.weight);
+    if (next_edge(0).is_valid() || has_other_type(op)) weight_.save(op.weight);
   }
   std::string name() const override { return "GpuoptLayerNormBackward"; }
   void describe_state(NodeState& state) const override { state(dims_, eps_, bias_type_); }
@@ -52,11 +52,8 @@ struct LayerNormNode : GradNode {
 
 struct RmsNormNode : GradNode {
   explicit RmsNormNode(const RmsNormRows& op)
-      : GradNode(op.input, op.weight),
-        dims_(op.dims),
-        eps_(op.eps),
-        input_(this, op.input) {
-    if (next_edge(0).is_valid() || has_own_type(op)) weight_.save(op.weight);
+      : GradNode(op.input, op.weight), dims_(op.dims), eps_(op.eps), input_(this, op.input) {
+    if (next_edge(0).is_valid() || has_other_type(op)) weight_.save(op.weight);
   }
   std::string name() const override { return "GpuoptRmsNormBackward"; }
   void describe_state(NodeState& state) const override { state(dims_, eps_); }
@@ -64,9 +61,8 @@ struct RmsNormNode : GradNode {
 
   variable_list gradients(const Tensor& grad) override {
     const std::array<bool, 2> mask{task_should_compute_output(0), task_should_compute_output(1)};
-    const auto [input, weight] =
-        call(RmsNormGradients{grad, input_.unpack(), rstd_.unpack(), if_defined(weight_.unpack()),
-                              dims_, eps_, mask});
+    const auto [input, weight] = call(RmsNormGradients{
+        grad, input_.unpack(), rstd_.unpack(), if_defined(weight_.unpack()), dims_, eps_, mask});
     return {mask[0] ? input : Tensor(), mask[1] ? weight : Tensor()};
   }
   static Tensor tangent(const RmsNormRows& op, const RmsNormRows::Result&) {

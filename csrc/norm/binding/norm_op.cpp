@@ -159,8 +159,8 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   register_op<RmsNorm, Composite<rms_norm>>(m);
   register_op<LayerNormRows, Cpu<KernelOf<LayerNormRows>(on_cpu)>,
               Meta<KernelOf<LayerNormRows>(on_meta)>, Vmap<rows_vmap<LayerNormRows>>>(m);
-  register_op<RmsNormRows, Cpu<KernelOf<RmsNormRows>(on_cpu)>,
-              Meta<KernelOf<RmsNormRows>(on_meta)>, Vmap<rows_vmap<RmsNormRows>>>(m);
+  register_op<RmsNormRows, Cpu<KernelOf<RmsNormRows>(on_cpu)>, Meta<KernelOf<RmsNormRows>(on_meta)>,
+              Vmap<rows_vmap<RmsNormRows>>>(m);
   register_op<LayerNormGradients, Cpu<gradients_checked<LayerNormGradients>>,
               Meta<KernelOf<LayerNormGradients>(on_meta)>,
               Batched<gradients_checked<LayerNormGradients>>>(m);

@@ -41,10 +41,10 @@ __device__ __forceinline__ void add_up(const Group& group, C (&sums)[kCount], C*
   const uint32_t warps = group.lanes / 32, first = group.number * warps;
   uint32_t width = 1;
   while (width < warps) width *= 2;
-  const uint32_t own = lane & (width - 1);
+  const uint32_t index = lane & (width - 1);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    sums[i] = own < warps ? shared[(first + own) * kCount + i] : C{0};
+    sums[i] = index < warps ? shared[(first + index) * kCount + i] : C{0};
   }
   for (uint32_t step = 1; step < width; step *= 2) {
 #pragma unroll

@@ -24,12 +24,13 @@ struct Moments {
 // Merges the moments of all threads of a block, which have `count` values together. All threads get
 // the same bits. `shared` has 2 * kMaxWarps values.
 template <typename C>
-__device__ __forceinline__ Moments<C> merge(const Group& block, Moments<C> own, C count, C* shared) {
-  C sum[1] = {own.count * own.mean};
+__device__ __forceinline__ Moments<C> merge(const Group& block, Moments<C> part, C count,
+                                            C* shared) {
+  C sum[1] = {part.count * part.mean};
   add_up(block, sum, shared);
   Moments<C> all{count, sum[0] / count};
-  const C delta = own.mean - all.mean;
-  C squares[1] = {own.squares + own.count * delta * delta};
+  const C delta = part.mean - all.mean;
+  C squares[1] = {part.squares + part.count * delta * delta};
   add_up(block, squares, shared + kMaxWarps);
   all.squares = squares[0];
   return all;

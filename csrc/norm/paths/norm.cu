@@ -1,7 +1,6 @@
 // Dispatch on the type of the input.
-#include "norm/norm.h"
-
 #include "common/types.cuh"
+#include "norm/norm.h"
 #include "norm/paths/norm_run.cuh"
 
 namespace gpuopt::norm {
@@ -31,8 +30,7 @@ cudaError_t launch(const ForwardPlan& plan, Workspace& workspace, cudaStream_t s
   if (const auto* path = std::get_if<LongPlan<ForwardArgs>>(&plan.path)) {
     if (path->sums_bytes > 0) sums = workspace.allocate(path->sums_bytes);
   }
-  return with_type(plan.dtype,
-                   [&](auto type) { return run<decltype(type)>(plan, sums, stream); });
+  return with_type(plan.dtype, [&](auto type) { return run<decltype(type)>(plan, sums, stream); });
 }
 
 cudaError_t launch(const BackwardPlan& plan, Workspace& workspace, cudaStream_t stream) {

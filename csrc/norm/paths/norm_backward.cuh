@@ -31,7 +31,8 @@ __device__ __forceinline__ void store_partial(const Tiling& tiling, const Group&
     if (begin >= tiling.length) break;
     for (uint32_t step = group.lanes; step < 32; step *= 2) {
 #pragma unroll
-      for (int i = 0; i < kValues; ++i) sums[s][i] += shuffle_xor(sums[s][i], static_cast<int>(step));
+      for (int i = 0; i < kValues; ++i)
+        sums[s][i] += shuffle_xor(sums[s][i], static_cast<int>(step));
     }
     __syncthreads();
     if (is_first) {

@@ -30,18 +30,18 @@ __global__ void __launch_bounds__(kColumnLanes* kColumnRows)
   C sums[2][kValues] = {};
   grid_dependency_wait();
   launch_next();
-  for (int64_t row = begin + warp; row < end; row += kAtOnce * kColumnRows) {
+  for (int64_t first_row = begin + warp; first_row < end; first_row += kAtOnce * kColumnRows) {
     Vec<T, kValues> inputs[kAtOnce], grads[kAtOnce];
     C means[kAtOnce] = {}, rstds[kAtOnce] = {};
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
-      const int64_t own = row + k * kColumnRows;
-      const bool is_valid = has_unit && own < end;
-      inputs[k] = load_unit<T, kValues>(input + args.input_rows.of(own), is_valid);
-      grads[k] = load_unit<T, kValues>(grad + args.grad_rows.of(own), is_valid);
-      if (own >= end) continue;
-      if (args.mean != nullptr) means[k] = static_cast<const C*>(args.mean)[own];
-      rstds[k] = static_cast<const C*>(args.rstd)[own];
+      const int64_t row = first_row + k * kColumnRows;
+      const bool is_valid = has_unit && row < end;
+      inputs[k] = load_unit<T, kValues>(input + args.input_rows.of(row), is_valid);
+      grads[k] = load_unit<T, kValues>(grad + args.grad_rows.of(row), is_valid);
+      if (row >= end) continue;
+      if (args.mean != nullptr) means[k] = static_cast<const C*>(args.mean)[row];
+      rstds[k] = static_cast<const C*>(args.rstd)[row];
     }
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
@@ -89,12 +89,12 @@ __global__ void __launch_bounds__(kMostFinishThreads)
   grid_dependency_wait();
   launch_next();
   if (column < args.length) {
-    for (int64_t number = warp; number < args.count; number += kAtOnce * warps) {
+    for (int64_t first = warp; first < args.count; first += kAtOnce * warps) {
       C values[kAtOnce];
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
-        const int64_t own = number + k * warps;
-        values[k] = own < args.count ? partials[own * 2 * args.length] : C{0};
+        const int64_t number = first + k * warps;
+        values[k] = number < args.count ? partials[number * 2 * args.length] : C{0};
       }
       sum += (values[0] + values[1]) + (values[2] + values[3]);
     }

@@ -42,7 +42,8 @@ template <typename T>
 cudaError_t launch_rows(const BackwardPlan& plan, const RowsPlan<BackwardArgs>& path,
                         const BackwardArgs& args, cudaStream_t stream) {
   return with_access<T, true>(plan.access, [&](auto access) {
-    constexpr int kValues = values_of(access, sizeof(T)), kSlots = backward_slots(access, sizeof(T));
+    constexpr int kValues = values_of(access, sizeof(T)),
+                  kSlots = backward_slots(access, sizeof(T));
     if constexpr (access == Access::kVector) {
       if (path.is_short) {
         return launch_kernel(differentiate_rows<T, kValues, 1, kBackwardRows>, path.shape, stream,
@@ -90,7 +91,8 @@ cudaError_t run(const BackwardPlan& plan, void* sums, void* partials, cudaStream
   }
   if (plan.long_rows) {
     error = with_access<T, false>(plan.access, [&](auto access) {
-      constexpr int kValues = values_of(access, sizeof(T)), kSlots = backward_slots(access, sizeof(T));
+      constexpr int kValues = values_of(access, sizeof(T)),
+                    kSlots = backward_slots(access, sizeof(T));
       return launch_passes(differentiate_long_rows<T, kValues, kSlots>, *plan.long_rows, sums,
                            stream);
     });

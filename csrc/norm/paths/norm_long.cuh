@@ -70,16 +70,16 @@ __device__ __forceinline__ Moments<compute_t<T>> measure(const T* row, const Par
     load_tile<T, kValues>(row, first, part.end, tile);
     const auto slots = static_cast<int>(
         min(int64_t{kSlots}, (part.end - first + kLongThreads - 1) / kLongThreads));
-    Moments<C> own;
-    own.count = static_cast<C>(slots * kValues);
+    Moments<C> found;
+    found.count = static_cast<C>(slots * kValues);
     if (!is_rms) {
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) {
         if (s >= slots) break;
 #pragma unroll
-        for (int i = 0; i < kValues; ++i) own.mean += to_compute(tile[s].values[i]) - shift;
+        for (int i = 0; i < kValues; ++i) found.mean += to_compute(tile[s].values[i]) - shift;
       }
-      own.mean /= own.count;
+      found.mean /= found.count;
       forget_conversions(tile);
     }
 #pragma unroll
@@ -87,27 +87,27 @@ __device__ __forceinline__ Moments<compute_t<T>> measure(const T* row, const Par
       if (s >= slots) break;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
-        const C deviation = to_compute(tile[s].values[i]) - shift - own.mean;
-        own.squares += deviation * deviation;
+        const C deviation = to_compute(tile[s].values[i]) - shift - found.mean;
+        found.squares += deviation * deviation;
       }
     }
-    moments.add(own);
+    moments.add(found);
   });
   return moments;
 }
 
-// The moments of a whole row, from those of its parts.
+// The moments of a whole row, from the moments of its parts.
 template <typename C>
 __device__ __forceinline__ Moments<C> merge_parts(const Tiling& tiling, const Parts& parts,
                                                   const Part& part, const Group& block, int values,
                                                   C* shared) {
-  Moments<C> own;
+  Moments<C> found;
   for (uint32_t number = threadIdx.x; number < parts.count.divisor; number += kLongThreads) {
     const C* sums = sums_of<C>(parts, part, number);
     const int64_t units = min(parts.units, tiling.units - number * parts.units);
-    own.add({static_cast<C>(units * values), sums[0], sums[1]});
+    found.add({static_cast<C>(units * values), sums[0], sums[1]});
   }
-  return merge(block, own, static_cast<C>(tiling.length), shared);
+  return merge(block, found, static_cast<C>(tiling.length), shared);
 }
 
 template <typename T, int kValues, int kSlots>
@@ -136,8 +136,8 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocks)
     return;
   }
   const C mean = shift_of(row, args.is_rms) + moments.mean;
-  const C rstd = inverse_root(moments.squares / static_cast<C>(tiling.length) +
-                              static_cast<C>(args.eps));
+  const C rstd =
+      inverse_root(moments.squares / static_cast<C>(tiling.length) + static_cast<C>(args.eps));
   if (threadIdx.x == 0 && part.number == 0) {
     if (args.mean != nullptr) static_cast<C*>(args.mean)[part.row] = mean;
     if (args.rstd != nullptr) static_cast<C*>(args.rstd)[part.row] = rstd;
@@ -232,8 +232,7 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocks)
   Vec<T, kValues> result;
   for_each_value(
       [&](int i, C scaled, C normal) {
-        result.values[i] =
-            from_compute<T>(rstd * (scaled - mean_scaled - normal * mean_product));
+        result.values[i] = from_compute<T>(rstd * (scaled - mean_scaled - normal * mean_product));
       },
       [&](int64_t unit) { store_vec(out + unit * kValues, result); });
 }

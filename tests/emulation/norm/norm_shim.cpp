@@ -1,7 +1,6 @@
 // C entry points to the emulated kernels, for test_norm.py.
-#include "norm/norm.h"
-
 #include "../poisoned_workspace.h"
+#include "norm/norm.h"
 
 using namespace gpuopt;
 using namespace gpuopt::norm;

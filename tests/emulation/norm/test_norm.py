@@ -227,7 +227,9 @@ def check_forward(kernels, problem: Problem) -> Planned:
     compute = compute_rounding(problem)
     # The mean of values far from 0 is rounded, and shifts all normalised values.
     shift = (np.abs(call.x).max() * want_rstd * 4 + 20)[..., None]
-    assert_near(problem.dtype, out, normal * weight + bias, (np.abs(normal) + shift) * np.abs(weight) + np.abs(bias), compute)
+    assert_near(
+        problem.dtype, out, normal * weight + bias, (np.abs(normal) + shift) * np.abs(weight) + np.abs(bias), compute
+    )
     statistics = call.statistics
     assert_near(statistics, rstd, want_rstd, want_rstd * 40, compute)
     if mean is not None:
@@ -258,7 +260,9 @@ def check_backward(kernels, problem: Problem, results=("out", "weight_grad", "bi
         sizes = (np.abs(call.grad) * (np.abs(normal) + shift)).sum(outer)
         assert_near(problem.weight_dtype, found["weight_grad"], (call.grad * normal).sum(outer), sizes * 4, compute)
     if "bias_grad" in found:
-        assert_near(problem.weight_dtype, found["bias_grad"], call.grad.sum(outer), np.abs(call.grad).sum(outer) * 10, compute)
+        assert_near(
+            problem.weight_dtype, found["bias_grad"], call.grad.sum(outer), np.abs(call.grad).sum(outer) * 10, compute
+        )
     again, _ = call.backward(kernels, 1, results)
     for name, values in found.items():
         np.testing.assert_array_equal(values.view(np.uint8), again[name].view(np.uint8))
@@ -272,7 +276,9 @@ def check_backward(kernels, problem: Problem, results=("out", "weight_grad", "bi
 def problems(draw):
     dtype = draw(st.sampled_from(FLOATS))
     values = 16 // dtype.numpy.itemsize
-    length = draw(st.one_of(st.integers(1, 40), st.sampled_from((64, 96, 100, 127, 192, 256, 384, 513, 768, 1000, 1025))))
+    length = draw(
+        st.one_of(st.integers(1, 40), st.sampled_from((64, 96, 100, 127, 192, 256, 384, 513, 768, 1000, 1025)))
+    )
     whole = draw(st.booleans())
     if whole:
         length = -(-length // values) * values
@@ -346,7 +352,9 @@ def test_long_rows(kernels, dtype, length, rows, sms, parts, is_rms):
     assert check_backward(kernels, problem).path == LONG_ROWS
 
 
-@pytest.mark.parametrize("dtype, length", [(BF16, 2048), (BF16, 8192), (F32, 4096), (F16, 777), (F64, 2000), (BF16, 24)])
+@pytest.mark.parametrize(
+    "dtype, length", [(BF16, 2048), (BF16, 8192), (F32, 4096), (F16, 777), (F64, 2000), (BF16, 24)]
+)
 def test_wide_rows_backward(kernels, dtype, length):
     assert check_backward(kernels, Problem(dtype, (11,), length)).path != LONG_ROWS
 
@@ -366,7 +374,9 @@ def test_a_mean_far_from_the_deviation(kernels, dtype, length):
     check_backward(kernels, problem)
 
 
-@pytest.mark.parametrize("results", [("out",), ("weight_grad",), ("bias_grad",), ("weight_grad", "bias_grad")], ids="+".join)
+@pytest.mark.parametrize(
+    "results", [("out",), ("weight_grad",), ("bias_grad",), ("weight_grad", "bias_grad")], ids="+".join
+)
 @pytest.mark.parametrize("length", [16, 1000, 17_000])
 def test_some_gradients(kernels, results, length):
     check_backward(kernels, Problem(BF16, (5,), length), results)
