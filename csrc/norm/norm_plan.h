@@ -28,12 +28,14 @@ constexpr int forward_slots(Access access, size_t value_bytes) {
   if (access == Access::kVector) return 4;
   return value_bytes == 8 ? 8 : 16;
 }
-// Units of the input and as many of the gradient. Each of their values has two sums, so these are
-// fewer.
+// Units of the input, and as many of the gradient. Each value has two sums in registers, and the
+// units of the next row are in flight, so slots are few.
 constexpr int backward_slots(Access access, size_t value_bytes) {
-  if (access == Access::kVector) return value_bytes == 2 ? 2 : 4;
+  if (access == Access::kVector) return 2;
   return value_bytes == 8 ? 4 : 8;
 }
+// The same in vectors, where no further row is in flight.
+constexpr int wide_slots(size_t value_bytes) { return value_bytes == 2 ? 3 : 4; }
 
 // Short rows: a thread has one vector of each of some rows.
 constexpr int kShortUnits = 8, kForwardRows = 4, kBackwardRows = 2;
@@ -46,9 +48,12 @@ constexpr int kMostFinishThreads = 1024;
 constexpr int kColumnLanes = 32, kColumnRows = 8;  // the threads of a block that adds up columns
 constexpr int kFinishLanes = 32;
 
+// Wide rows are those of a backward pass that need more slots.
+enum class Width : uint8_t { kUsual, kShort, kWide };
+
 template <typename Args>
 struct RowsPlan {
-  bool is_short = false;
+  Width width = Width::kUsual;
   Args args;
   LaunchShape shape;
 };
@@ -139,15 +144,8 @@ struct Limits {
   int64_t threads;     // of a block
 };
 
-inline Limits forward_limits(Access access, size_t size) {
-  return {forward_slots(access, size), kForwardRows, kForwardThreads};
-}
-inline Limits backward_limits(Access access, size_t size) {
-  return {backward_slots(access, size), kBackwardRows, kBackwardThreads};
-}
-
 struct Lanes {
-  bool is_short = false;
+  Width width = Width::kUsual;
   int64_t lanes = 1;   // threads of a row
   int64_t groups = 1;  // of a block
   int64_t rows = 1;    // of a block
@@ -161,16 +159,17 @@ inline std::optional<Lanes> lanes_of(const Rows& rows, Access access, size_t siz
   const int64_t slots = limits.slots;
   const int64_t values = values_of(access, size), units = rows.length / values;
   Lanes found;
-  found.is_short = access == Access::kVector && units <= kShortUnits;
-  int64_t lanes = found.is_short ? pow2_ceil(units) : pow2_ceil(ceil_div(units, slots));
+  const bool is_short = access == Access::kVector && units <= kShortUnits;
+  if (is_short) found.width = Width::kShort;
+  int64_t lanes = is_short ? pow2_ceil(units) : pow2_ceil(ceil_div(units, slots));
   // Threads that are side by side read at least a sector of 32 bytes, or 64 in vectors.
   const int64_t least = access == Access::kVector ? 4 : 32 / (values * static_cast<int64_t>(size));
-  if (!found.is_short) lanes = std::max(lanes, std::min(least, pow2_ceil(units)));
+  if (!is_short) lanes = std::max(lanes, std::min(least, pow2_ceil(units)));
   if (lanes > kThreads / 2) lanes = ceil_div(ceil_div(units, slots), int64_t{kWarp}) * kWarp;
   if (lanes > limits.threads) return std::nullopt;
   found.lanes = lanes;
   found.groups = std::max<int64_t>(kThreads / lanes, 1);
-  const int64_t at_once = found.is_short ? limits.short_rows : 1;
+  const int64_t at_once = is_short ? limits.short_rows : 1;
   // Few rows are spread over all SMs.
   while (found.groups > 1 && found.threads() > 2 * kWarp &&
          ceil_div(rows.count, found.groups * at_once) < device.sms) {
@@ -178,6 +177,17 @@ inline std::optional<Lanes> lanes_of(const Rows& rows, Access access, size_t siz
   }
   found.rows = found.groups * at_once;
   return found;
+}
+
+inline std::optional<Lanes> backward_lanes(const Rows& rows, Access access, size_t size,
+                                           const Device& device) {
+  const Limits limits{backward_slots(access, size), kBackwardRows, kBackwardThreads};
+  auto lanes = lanes_of(rows, access, size, limits, device);
+  if (lanes || access != Access::kVector) return lanes;
+  const Limits wide{wide_slots(size), kBackwardRows, kBackwardThreads};
+  lanes = lanes_of(rows, access, size, wide, device);
+  if (lanes) lanes->width = Width::kWide;
+  return lanes;
 }
 
 inline Tiling tiling_of(const Rows& rows, Access access, size_t size) {
@@ -263,12 +273,11 @@ inline ForwardPlan plan(const Forward& problem, const Device& device) {
   args.eps = problem.eps;
   args.is_rms = problem.is_rms;
   args.tiling = detail::tiling_of(rows, plan.access, size);
-  if (const auto lanes = detail::lanes_of(rows, plan.access, size,
-                                          detail::forward_limits(plan.access, size), device)) {
+  const detail::Limits limits{forward_slots(plan.access, size), kForwardRows, kForwardThreads};
+  if (const auto lanes = detail::lanes_of(rows, plan.access, size, limits, device)) {
     detail::set_lanes(args.tiling, *lanes);
     plan.path = RowsPlan<ForwardArgs>{
-        lanes->is_short, args,
-        detail::shape_of(ceil_div(rows.count, lanes->rows), lanes->threads())};
+        lanes->width, args, detail::shape_of(ceil_div(rows.count, lanes->rows), lanes->threads())};
     return plan;
   }
   plan.access = detail::long_access(plan.access);
@@ -295,8 +304,7 @@ inline BackwardPlan plan(const Backward& problem, const Device& device) {
   args.input_rows = detail::offsets_of(rows, 0);
   args.grad_rows = detail::offsets_of(rows, 1);
   args.tiling = detail::tiling_of(rows, plan.access, size);
-  if (const auto lanes = detail::lanes_of(rows, plan.access, size,
-                                          detail::backward_limits(plan.access, size), device)) {
+  if (const auto lanes = detail::backward_lanes(rows, plan.access, size, device)) {
     detail::set_lanes(args.tiling, *lanes);
     // Blocks stay on their SM and loop over rows, so that partial gradients are few. All blocks
     // have equally many iterations.
@@ -304,7 +312,7 @@ inline BackwardPlan plan(const Backward& problem, const Device& device) {
     const int64_t resident = kBackwardThreads / threads;  // blocks of an SM
     const int64_t iterations = ceil_div(tiles, device.sms * resident);
     const int64_t blocks = ceil_div(tiles, iterations);
-    plan.rows = RowsPlan<BackwardArgs>{lanes->is_short, args, detail::shape_of(blocks, threads)};
+    plan.rows = RowsPlan<BackwardArgs>{lanes->width, args, detail::shape_of(blocks, threads)};
     if (has_columns) plan.finish = detail::plan_finish(problem, blocks);
     return plan;
   }

@@ -8,21 +8,34 @@
 
 namespace gpuopt::norm {
 
+template <size_t bytes>
+struct Word;
+template <>
+struct Word<2> {
+  using type = uint16_t;
+};
+template <>
+struct Word<4> {
+  using type = uint32_t;
+};
+template <>
+struct Word<8> {
+  using type = uint64_t;
+};
+template <>
+struct Word<16> {
+  using type = uint4;
+};
+template <size_t bytes>
+using WordOf = typename Word<bytes>::type;
+
 // A unit of a row, or zeros if not `valid`. There is no branch, so several reads are in flight.
 template <typename T, int kValues>
 __device__ __forceinline__ Vec<T, kValues> load_unit(const T* aligned, bool valid) {
-  constexpr int kBytes = sizeof(Vec<T, kValues>);
-  Vec<T, kValues> unit;
-  if constexpr (kBytes == kAccessBytes) {
-    uint4 words = load_16_bytes(aligned, valid, /*once=*/false);
-    if (!valid) words = {};
-    memcpy(&unit, &words, kBytes);
-  } else {
-    using Word = std::conditional_t<kBytes == 8, uint64_t,
-                                    std::conditional_t<kBytes == 4, uint32_t, uint16_t>>;
-    const Word word = load_word<Word>(aligned, valid);
-    memcpy(&unit, &word, kBytes);
-  }
+  using Unit = Vec<T, kValues>;
+  const auto word = load_word<WordOf<sizeof(Unit)>>(aligned, valid);
+  Unit unit;
+  memcpy(&unit, &word, sizeof(unit));
   return unit;
 }
 

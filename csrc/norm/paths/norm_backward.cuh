@@ -48,7 +48,43 @@ __device__ __forceinline__ void store_partial(const Tiling& tiling, const Group&
   }
 }
 
+// Some rows of a block, as a thread reads them. What is not valid is 0 and adds nothing.
 template <typename T, int kValues, int kSlots, int kRows>
+struct BackwardTile {
+  using C = compute_t<T>;
+  Vec<T, kValues> inputs[kRows][kSlots], grads[kRows][kSlots];
+  C means[kRows], rstds[kRows];
+
+  __device__ __forceinline__ void load(const BackwardArgs& args, const Group& group,
+                                       int64_t first) {
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      const int64_t row = first + k * static_cast<int64_t>(args.tiling.groups);
+      const bool is_row = row < args.tiling.rows;
+      const T* input = static_cast<const T*>(args.input) + args.input_rows.of(row);
+      const T* grad = static_cast<const T*>(args.grad) + args.grad_rows.of(row);
+#pragma unroll
+      for (int s = 0; s < kSlots; ++s) {
+        const uint32_t unit = group.lane + s * group.lanes;
+        const bool is_valid = is_row && unit < static_cast<uint32_t>(args.tiling.units);
+        inputs[k][s] = load_unit<T, kValues>(input + unit * kValues, is_valid);
+        grads[k][s] = load_unit<T, kValues>(grad + unit * kValues, is_valid);
+      }
+      means[k] = is_row && args.mean != nullptr ? static_cast<const C*>(args.mean)[row] : C{0};
+      rstds[k] = is_row ? static_cast<const C*>(args.rstd)[row] : C{0};
+    }
+  }
+  __device__ __forceinline__ void forget() {
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      forget_conversions(inputs[k]);
+      forget_conversions(grads[k]);
+    }
+  }
+};
+
+// With kPrefetch, the next rows are in flight while a row is computed.
+template <typename T, int kValues, int kSlots, int kRows, bool kPrefetch>
 __global__ void __launch_bounds__(kBackwardThreads)
     differentiate_rows(const __grid_constant__ BackwardArgs args) {
   using C = compute_t<T>;
@@ -57,39 +93,22 @@ __global__ void __launch_bounds__(kBackwardThreads)
   const Tiling& tiling = args.tiling;
   const Parameters& parameters = args.parameters;
   const Group group(tiling);
-  const auto units = static_cast<uint32_t>(tiling.units);
   const auto length = static_cast<C>(tiling.length);
-  const int64_t block_rows = int64_t{tiling.groups} * kRows;
-  const bool has_partials = args.partials != nullptr;
+  const auto values = static_cast<uint32_t>(tiling.length);
+  const int64_t step = int64_t{gridDim.x} * tiling.groups * kRows;
+  int64_t begin = int64_t{blockIdx.x} * tiling.groups * kRows;
   C weight_sums[kSlots][kValues] = {}, bias_sums[kSlots][kValues] = {};
   grid_dependency_wait();
   launch_next();
-
-  int iteration = 0;
-  for (int64_t begin = blockIdx.x * block_rows; begin < tiling.rows;
-       begin += gridDim.x * block_rows, iteration ^= 1) {
-    const auto row_of = [&](int k) {
-      return begin + k * static_cast<int64_t>(tiling.groups) + group.number;
-    };
-
-    // Load. What is not valid is 0 and adds nothing.
-    Vec<T, kValues> inputs[kRows][kSlots], grads[kRows][kSlots];
-    C means[kRows] = {}, rstds[kRows] = {};
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      const bool is_row = row_of(k) < tiling.rows;
-      const int64_t row = is_row ? row_of(k) : 0;
-      const T* input = static_cast<const T*>(args.input) + args.input_rows.of(row);
-      const T* grad = static_cast<const T*>(args.grad) + args.grad_rows.of(row);
-#pragma unroll
-      for (int s = 0; s < kSlots; ++s) {
-        const uint32_t unit = group.lane + s * group.lanes;
-        inputs[k][s] = load_unit<T, kValues>(input + unit * kValues, is_row && unit < units);
-        grads[k][s] = load_unit<T, kValues>(grad + unit * kValues, is_row && unit < units);
-      }
-      if (!is_row) continue;
-      if (args.mean != nullptr) means[k] = static_cast<const C*>(args.mean)[row];
-      rstds[k] = static_cast<const C*>(args.rstd)[row];
+  BackwardTile<T, kValues, kSlots, kRows> tile, next;
+  if constexpr (kPrefetch) next.load(args, group, begin + group.number);
+#pragma unroll 1
+  for (int iteration = 0; begin < tiling.rows; begin += step, iteration ^= 1) {
+    if constexpr (kPrefetch) {
+      tile = next;
+      next.load(args, group, begin + step + group.number);
+    } else {
+      tile.load(args, group, begin + group.number);
     }
 
     // Add up over rows and over columns.
@@ -97,15 +116,16 @@ __global__ void __launch_bounds__(kBackwardThreads)
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       const uint32_t position = (group.lane + s * group.lanes) * kValues;
-      if (position >= tiling.length) break;
+      if (position >= values) break;
       C weights[kValues];
       load_parameters<T>(parameters.weight, parameters.is_wide, position, C{1}, weights);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
 #pragma unroll
         for (int i = 0; i < kValues; ++i) {
-          const C grad = to_compute(grads[k][s].values[i]);
-          const C normal = (to_compute(inputs[k][s].values[i]) - means[k]) * rstds[k];
+          const C grad = to_compute(tile.grads[k][s].values[i]);
+          const C normal =
+              (to_compute(tile.inputs[k][s].values[i]) - tile.means[k]) * tile.rstds[k];
           const C scaled = grad * weights[i];
           sums[2 * k] += scaled;
           sums[2 * k + 1] = multiply_add(scaled, normal, sums[2 * k + 1]);
@@ -118,41 +138,37 @@ __global__ void __launch_bounds__(kBackwardThreads)
     add_up(group, sums, exchanged[iteration]);
 
     // Store.
+    tile.forget();
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
-      forget_conversions(inputs[k]);
-      forget_conversions(grads[k]);
-    }
-#pragma unroll
-    for (int k = 0; k < 2 * kRows; ++k) sums[k] /= length;
-    if (args.mean == nullptr) {
-#pragma unroll
-      for (int k = 0; k < kRows; ++k) sums[2 * k] = 0;
+      sums[2 * k] = args.mean != nullptr ? sums[2 * k] / length : C{0};
+      sums[2 * k + 1] /= length;
     }
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       const uint32_t position = (group.lane + s * group.lanes) * kValues;
-      if (position >= tiling.length) break;
+      if (position >= values) break;
       C weights[kValues];
       load_parameters<T>(parameters.weight, parameters.is_wide, position, C{1}, weights);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
+        const int64_t row = begin + group.number + k * static_cast<int64_t>(tiling.groups);
+        if (row >= tiling.rows) break;
         Vec<T, kValues> out;
 #pragma unroll
         for (int i = 0; i < kValues; ++i) {
-          const C scaled = to_compute(grads[k][s].values[i]) * weights[i];
-          const C normal = (to_compute(inputs[k][s].values[i]) - means[k]) * rstds[k];
+          const C scaled = to_compute(tile.grads[k][s].values[i]) * weights[i];
+          const C normal =
+              (to_compute(tile.inputs[k][s].values[i]) - tile.means[k]) * tile.rstds[k];
           out.values[i] =
-              from_compute<T>(rstds[k] * (scaled - sums[2 * k] - normal * sums[2 * k + 1]));
+              from_compute<T>(tile.rstds[k] * (scaled - sums[2 * k] - normal * sums[2 * k + 1]));
         }
-        if (row_of(k) < tiling.rows) {
-          store_vec(static_cast<T*>(args.input_grad) + row_of(k) * tiling.length + position, out);
-        }
+        store_vec(static_cast<T*>(args.input_grad) + row * tiling.length + position, out);
       }
     }
   }
 
-  if (!has_partials) return;
+  if (args.partials == nullptr) return;
   C* partial = static_cast<C*>(args.partials) + int64_t{blockIdx.x} * 2 * tiling.length;
   store_partial(tiling, group, weight_sums, shared, partial);
   store_partial(tiling, group, bias_sums, shared, partial + tiling.length);

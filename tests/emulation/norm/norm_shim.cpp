@@ -16,7 +16,7 @@ struct Planned {
   int64_t access, path, lanes, groups, blocks, threads, parts;
 };
 
-enum Path : int64_t { kRows, kShortRows, kLongRows };
+constexpr int64_t kLongRows = 3;  // the others are a Width
 
 static Rows rows_of(const Given& given) {
   RowDim dims[3];
@@ -35,7 +35,7 @@ static Affine affine_of(const Given& given) {
 
 template <typename Args>
 static void describe(Planned& planned, const RowsPlan<Args>& path) {
-  planned.path = path.is_short ? kShortRows : kRows;
+  planned.path = static_cast<int64_t>(path.width);
   planned.lanes = path.args.tiling.lanes.divisor;
   planned.groups = path.args.tiling.groups;
   planned.blocks = path.shape.blocks;

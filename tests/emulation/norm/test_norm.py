@@ -19,7 +19,7 @@ from ..memory import Memory, decode, encode
 F64 = TYPES[8]
 FLOATS = [F16, BF16, F32, F64]
 ROUNDING = {F16: 2.0**-11, BF16: 2.0**-8, F32: 2.0**-24, F64: 2.0**-53}
-ROWS, SHORT_ROWS, LONG_ROWS = range(3)
+ROWS, SHORT_ROWS, WIDE_ROWS, LONG_ROWS = range(4)
 VECTOR, PAIR, VALUE = range(3)
 POISON = 0xCD
 EPS = 1e-5
@@ -353,10 +353,23 @@ def test_long_rows(kernels, dtype, length, rows, sms, parts, is_rms):
 
 
 @pytest.mark.parametrize(
-    "dtype, length", [(BF16, 2048), (BF16, 8192), (F32, 4096), (F16, 777), (F64, 2000), (BF16, 24)]
+    "dtype, length, path, lanes",
+    [
+        (BF16, 24, SHORT_ROWS, 4),
+        (BF16, 768, ROWS, 64),
+        (BF16, 2048, ROWS, 128),
+        (BF16, 8192, ROWS, 512),
+        (BF16, 12288, WIDE_ROWS, 512),
+        (F32, 4096, ROWS, 512),
+        (F32, 8192, WIDE_ROWS, 512),
+        (F16, 777, ROWS, 128),
+        (F16, 778, ROWS, 64),
+        (F64, 2000, ROWS, 512),
+    ],
 )
-def test_wide_rows_backward(kernels, dtype, length):
-    assert check_backward(kernels, Problem(dtype, (11,), length)).path != LONG_ROWS
+def test_paths_of_rows_backward(kernels, dtype, length, path, lanes):
+    planned = check_backward(kernels, Problem(dtype, (11,), length))
+    assert (planned.path, planned.lanes) == (path, lanes)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
