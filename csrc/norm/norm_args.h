@@ -13,9 +13,9 @@ struct RowOffsets {
   int64_t strides[3] = {};
   bool is_uniform = true;  // one stride
 
-  GPUOPT_HOST_DEVICE int64_t of(int64_t row) const {
+  GPUOPT_HOST_DEVICE int64_t of(uint32_t row) const {
     if (is_uniform) return row * strides[0];
-    auto rest = static_cast<uint32_t>(row);
+    uint32_t rest = row;
     const int64_t inner = sizes[0].divmod(rest) * strides[0];
     const int64_t middle = sizes[1].divmod(rest) * strides[1];
     return inner + middle + rest * strides[2];
@@ -26,9 +26,9 @@ struct RowOffsets {
 struct Tiling {
   FastDiv lanes;        // threads of a row: a power of two up to a warp, or warps
   uint32_t groups = 1;  // rows of a block
-  int64_t rows = 0;
-  int64_t length = 0;  // of a row, in values
-  int64_t units = 0;   // of a row
+  uint32_t rows = 0;    // at most 2^31 - 1
+  int64_t length = 0;   // of a row, in values
+  int64_t units = 0;    // of a row
 };
 
 struct Parameters {
@@ -58,6 +58,7 @@ struct BackwardArgs {
   // [blocks][2][length]: what the rows of a block add to the gradients of weight and bias. May be
   // null.
   void* partials = nullptr;
+  bool has_bias = false;  // whether the gradient of the bias is wanted
   Parameters parameters;
   RowOffsets input_rows, grad_rows;
   Tiling tiling;

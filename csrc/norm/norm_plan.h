@@ -37,19 +37,23 @@ constexpr int backward_slots(Access access, size_t value_bytes) {
 // The same in vectors, where no further row is in flight.
 constexpr int wide_slots(size_t value_bytes) { return value_bytes == 2 ? 3 : 4; }
 
+// Wide rows need more slots in a backward pass.
+enum class Width : uint8_t { kUsual, kShort, kWide };
+
 // Short rows: a thread has one vector of each of some rows.
 constexpr int kShortUnits = 8, kForwardRows = 4, kBackwardRows = 2;
 
-constexpr int kThreads = 256;                       // of a block that has several rows
-constexpr int kForwardThreads = 512;                // the most of a block
-constexpr int kBackwardThreads = 512;               // the most of a block, and as many of an SM
+constexpr int kThreads = 256;          // of a block that has several rows
+constexpr int kForwardThreads = 512;   // the most of a block
+constexpr int kBackwardThreads = 512;  // the most of a block
+// Threads of an SM that loops over rows, whose registers limit them.
+constexpr int64_t resident_threads(Access access, size_t value_bytes, Width width) {
+  return access == Access::kVector && value_bytes == 4 && width != Width::kWide ? 768 : 512;
+}
 constexpr int kLongThreads = 256, kLongBlocks = 3;  // threads, and blocks of an SM
 constexpr int kMostFinishThreads = 1024;
 constexpr int kColumnLanes = 32, kColumnRows = 8;  // the threads of a block that adds up columns
 constexpr int kFinishLanes = 32;
-
-// Wide rows are those of a backward pass that need more slots.
-enum class Width : uint8_t { kUsual, kShort, kWide };
 
 template <typename Args>
 struct RowsPlan {
@@ -75,8 +79,8 @@ struct ForwardPlan {
 // The gradients of weight and bias where rows are long: a block has some columns of some rows.
 struct ColumnsPlan {
   BackwardArgs args;
-  int64_t rows = 0;  // of a block
-  FastDiv tiles;     // of columns
+  uint32_t rows = 0;  // of a block
+  FastDiv tiles;      // of columns
   LaunchShape shape;
 };
 
@@ -192,7 +196,7 @@ inline std::optional<Lanes> backward_lanes(const Rows& rows, Access access, size
 
 inline Tiling tiling_of(const Rows& rows, Access access, size_t size) {
   Tiling tiling;
-  tiling.rows = rows.count;
+  tiling.rows = static_cast<uint32_t>(rows.count);
   tiling.length = rows.length;
   tiling.units = rows.length / values_of(access, size);
   return tiling;
@@ -232,7 +236,7 @@ LongPlan<Args> plan_long(Args args, DType dtype, int64_t slots, const Device& de
       std::clamp<int64_t>(ceil_div<int64_t>(kLongBlocks * device.sms, tiling.rows), 1, most);
   plan.parts.units = ceil_div(tiling.units, parts);
   plan.parts.count = divide_by(ceil_div(tiling.units, plan.parts.units));
-  const int64_t blocks = tiling.rows * plan.parts.count.divisor;
+  const int64_t blocks = int64_t{tiling.rows} * plan.parts.count.divisor;
   if (plan.parts.count.divisor > 1) {
     plan.sums_bytes = static_cast<size_t>(blocks) * 2 * compute_bytes(dtype);
   }
@@ -300,6 +304,7 @@ inline BackwardPlan plan(const Backward& problem, const Device& device) {
   args.mean = problem.mean;
   args.rstd = problem.rstd;
   args.input_grad = problem.input_grad;
+  args.has_bias = problem.bias_grad != nullptr;
   args.parameters = detail::parameters_of(problem.affine, problem.dtype);
   args.input_rows = detail::offsets_of(rows, 0);
   args.grad_rows = detail::offsets_of(rows, 1);
@@ -309,7 +314,7 @@ inline BackwardPlan plan(const Backward& problem, const Device& device) {
     // Blocks stay on their SM and loop over rows, so that partial gradients are few. All blocks
     // have equally many iterations.
     const int64_t tiles = ceil_div(rows.count, lanes->rows), threads = lanes->threads();
-    const int64_t resident = kBackwardThreads / threads;  // blocks of an SM
+    const int64_t resident = resident_threads(plan.access, size, lanes->width) / threads;
     const int64_t iterations = ceil_div(tiles, device.sms * resident);
     const int64_t blocks = ceil_div(tiles, iterations);
     plan.rows = RowsPlan<BackwardArgs>{lanes->width, args, detail::shape_of(blocks, threads)};
@@ -327,9 +332,9 @@ inline BackwardPlan plan(const Backward& problem, const Device& device) {
   const int64_t tiles = ceil_div<int64_t>(args.tiling.units, kColumnLanes);
   const int64_t splits = std::clamp<int64_t>(ceil_div<int64_t>(4 * device.sms, tiles), 1,
                                              ceil_div<int64_t>(rows.count, 4 * kColumnRows));
-  columns.rows = ceil_div(rows.count, splits);
+  columns.rows = static_cast<uint32_t>(ceil_div(rows.count, splits));
   columns.tiles = divide_by(tiles);
-  const int64_t partials = ceil_div(rows.count, columns.rows);
+  const int64_t partials = ceil_div<int64_t>(rows.count, columns.rows);
   columns.shape = detail::shape_of(tiles * partials, kColumnLanes * kColumnRows);
   plan.columns = columns;
   plan.finish = detail::plan_finish(problem, partials);

@@ -18,8 +18,9 @@ struct RowDim {
   int64_t stride(int k) const { return k == 0 ? input_stride : grad_stride; }
 };
 
-// The rows of an operand. A row is what is normalised together: `length` values side by side. Rows
-// are numbered in the order of their dimensions, and results have them one after the other.
+// The rows of an operand, fewer than 2^31. A row is what is normalised together: `length` values
+// side by side. Rows are numbered in the order of their dimensions, and results have them one after
+// the other.
 struct Rows {
   int64_t length = 1;
   int64_t count = 1;
@@ -69,7 +70,7 @@ inline bool set_rows(Rows& rows, RowDim* dims, int count, int64_t length) {
   for (int d = 0; d < count; ++d) rows.count *= dims[d].size;
   const int left = merge_neighbours(dims, count);
   for (int d = 0; d < kMaxRowDims; ++d) rows.dims[d] = d < left ? dims[d] : RowDim{};
-  return left <= 1 || (left <= kMaxRowDims && rows.count <= kMaxIndex32);
+  return left <= kMaxRowDims;
 }
 
 }  // namespace gpuopt::norm

@@ -27,7 +27,7 @@ Tensor with_dense_rows(const Tensor& tensor, int64_t dims) {
 
 // The rows of two operands, or of one that is given twice. They are copied where kernels do not
 // support their strides.
-Rows rows_of(Tensor& input, Tensor& grad, int64_t dims) {
+Rows rows_of(const char* op, Tensor& input, Tensor& grad, int64_t dims) {
   input = with_dense_rows(input, dims);
   grad = with_dense_rows(grad, dims);
   int64_t length = 1;
@@ -45,6 +45,9 @@ Rows rows_of(Tensor& input, Tensor& grad, int64_t dims) {
     grad = grad.contiguous();
     set(rows);
   }
+  TORCH_CHECK(rows.count <= kMaxIndex32, op,
+              ": input must have fewer than 2^31 rows: expected at most ", kMaxIndex32, ", got ",
+              rows.count);
   return rows;
 }
 
@@ -97,7 +100,7 @@ LayerNormRows::Result normalize(const Op& op) {
   Tensor input = op.input, same = op.input;
   const Parameters parameters(name, input, op.weight, bias);
   Forward problem;
-  problem.rows = rows_of(input, same, op.dims);
+  problem.rows = rows_of(name, input, same, op.dims);
   problem.input = input.const_data_ptr();
   problem.out = written(out);
   problem.mean = written(mean);
@@ -150,7 +153,7 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
   if (!op.mask[0] && !has_weight && !has_bias) return results();
   Tensor input = op.input, grad = op.grad;
   Backward problem;
-  problem.rows = rows_of(input, grad, op.dims);
+  problem.rows = rows_of(name, input, grad, op.dims);
   const auto statistics = compute_type(input);
   const Tensor rstd = op.rstd.to(statistics).contiguous();
   const Tensor mean = given_mean.defined() ? given_mean.to(statistics).contiguous() : Tensor();

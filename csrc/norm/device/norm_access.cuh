@@ -1,7 +1,6 @@
 // Reads and writes of rows, and of their factors and addends.
 #pragma once
 
-#include "common/recomputed.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
 #include "norm/norm_args.h"
@@ -39,36 +38,24 @@ __device__ __forceinline__ Vec<T, kValues> load_unit(const T* aligned, bool vali
   return unit;
 }
 
-// Makes the compiler convert values again where they are used next. It would keep the converted
-// ones in registers, and half types take twice as many.
-template <typename T, int kValues, int kSlots>
-__device__ __forceinline__ void forget_conversions(Vec<T, kValues> (&units)[kSlots]) {
-#if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(T) == 2) {
-#pragma unroll
-    for (int s = 0; s < kSlots; ++s) {
-      if constexpr (kValues == 1) {
-        uint16_t word;
-        memcpy(&word, &units[s], 2);
-        asm volatile("" : "+h"(word));
-        memcpy(&units[s], &word, 2);
-      } else {
-        uint32_t words[kValues / 2];
-        memcpy(words, &units[s], sizeof(words));
-#pragma unroll
-        for (int i = 0; i < kValues / 2; ++i) words[i] = recomputed(words[i]);
-        memcpy(&units[s], words, sizeof(words));
-      }
-    }
-  }
-#endif
-}
-
 // Widens values to the compute type.
-template <typename C, typename S, int kValues>
+template <typename S, int kValues, typename C>
 __device__ __forceinline__ void widen(const Vec<S, kValues>& vec, C* values) {
 #pragma unroll
   for (int i = 0; i < kValues; ++i) values[i] = to_compute(vec.values[i]);
+}
+
+// The sum of the values of a unit, in pairs.
+template <int kValues, typename C>
+__device__ __forceinline__ C sum_of(const C (&values)[kValues]) {
+  if constexpr (kValues == 1) {
+    return values[0];
+  } else {
+    C sum = 0;
+#pragma unroll
+    for (int i = 0; i < kValues; i += 2) sum += values[i] + values[i + 1];
+    return sum;
+  }
 }
 
 // The factors or addends of a unit, or `missing`.
@@ -85,13 +72,12 @@ __device__ __forceinline__ void load_parameters(const void* data, bool is_wide, 
       constexpr int kStep = kValues < 4 ? kValues : 4;
 #pragma unroll
       for (int i = 0; i < kValues; i += kStep) {
-        widen<C>(load_vec<float, kStep>(static_cast<const float*>(data) + position + i),
-                 values + i);
+        widen(load_vec<float, kStep>(static_cast<const float*>(data) + position + i), values + i);
       }
       return;
     }
   }
-  widen<C>(load_vec<T, kValues>(static_cast<const T*>(data) + position), values);
+  widen(load_vec<T, kValues>(static_cast<const T*>(data) + position), values);
 }
 
 template <typename C>

@@ -56,29 +56,22 @@ struct BackwardTile {
   C means[kRows], rstds[kRows];
 
   __device__ __forceinline__ void load(const BackwardArgs& args, const Group& group,
-                                       int64_t first) {
+                                       uint32_t first) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
-      const int64_t row = first + k * static_cast<int64_t>(args.tiling.groups);
+      const uint32_t row = first + k * args.tiling.groups;
       const bool is_row = row < args.tiling.rows;
       const T* input = static_cast<const T*>(args.input) + args.input_rows.of(row);
       const T* grad = static_cast<const T*>(args.grad) + args.grad_rows.of(row);
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) {
-        const uint32_t unit = group.lane + s * group.lanes;
-        const bool is_valid = is_row && unit < static_cast<uint32_t>(args.tiling.units);
-        inputs[k][s] = load_unit<T, kValues>(input + unit * kValues, is_valid);
-        grads[k][s] = load_unit<T, kValues>(grad + unit * kValues, is_valid);
+        const uint32_t position = (group.lane + s * group.lanes) * kValues;
+        const bool is_valid = is_row && position < static_cast<uint32_t>(args.tiling.length);
+        inputs[k][s] = load_unit<T, kValues>(input + position, is_valid);
+        grads[k][s] = load_unit<T, kValues>(grad + position, is_valid);
       }
       means[k] = is_row && args.mean != nullptr ? static_cast<const C*>(args.mean)[row] : C{0};
       rstds[k] = is_row ? static_cast<const C*>(args.rstd)[row] : C{0};
-    }
-  }
-  __device__ __forceinline__ void forget() {
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      forget_conversions(inputs[k]);
-      forget_conversions(grads[k]);
     }
   }
 };
@@ -93,44 +86,52 @@ __global__ void __launch_bounds__(kBackwardThreads)
   const Tiling& tiling = args.tiling;
   const Parameters& parameters = args.parameters;
   const Group group(tiling);
-  const auto length = static_cast<C>(tiling.length);
-  const auto values = static_cast<uint32_t>(tiling.length);
-  const int64_t step = int64_t{gridDim.x} * tiling.groups * kRows;
-  int64_t begin = int64_t{blockIdx.x} * tiling.groups * kRows;
+  const auto length = static_cast<uint32_t>(tiling.length);
+  const C share = 1 / static_cast<C>(length);
+  const uint32_t step = gridDim.x * tiling.groups * kRows;
+  uint32_t begin = blockIdx.x * tiling.groups * kRows;
   C weight_sums[kSlots][kValues] = {}, bias_sums[kSlots][kValues] = {};
   grid_dependency_wait();
   launch_next();
-  BackwardTile<T, kValues, kSlots, kRows> tile, next;
-  if constexpr (kPrefetch) next.load(args, group, begin + group.number);
+  BackwardTile<T, kValues, kSlots, kRows> tile;
+  if constexpr (kPrefetch) tile.load(args, group, begin + group.number);
 #pragma unroll 1
   for (int iteration = 0; begin < tiling.rows; begin += step, iteration ^= 1) {
-    if constexpr (kPrefetch) {
-      tile = next;
-      next.load(args, group, begin + step + group.number);
-    } else {
-      tile.load(args, group, begin + group.number);
-    }
+    if constexpr (!kPrefetch) tile.load(args, group, begin + group.number);
 
     // Add up over rows and over columns.
-    C sums[2 * kRows] = {};
+    C scaled[kRows][kSlots][kValues], normal[kRows][kSlots][kValues];
+    C sums[2 * kRows] = {}, rstds[kRows];
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      rstds[k] = tile.rstds[k];
+#pragma unroll
+      for (int s = 0; s < kSlots; ++s) {
+#pragma unroll
+        for (int i = 0; i < kValues; ++i) {
+          scaled[k][s][i] = to_compute(tile.grads[k][s].values[i]);
+          normal[k][s][i] =
+              (to_compute(tile.inputs[k][s].values[i]) - tile.means[k]) * tile.rstds[k];
+        }
+      }
+    }
+    if constexpr (kPrefetch) tile.load(args, group, begin + step + group.number);
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       const uint32_t position = (group.lane + s * group.lanes) * kValues;
-      if (position >= values) break;
+      if (position >= length) break;
       C weights[kValues];
       load_parameters<T>(parameters.weight, parameters.is_wide, position, C{1}, weights);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
 #pragma unroll
         for (int i = 0; i < kValues; ++i) {
-          const C grad = to_compute(tile.grads[k][s].values[i]);
-          const C normal =
-              (to_compute(tile.inputs[k][s].values[i]) - tile.means[k]) * tile.rstds[k];
-          const C scaled = grad * weights[i];
-          sums[2 * k] += scaled;
-          sums[2 * k + 1] = multiply_add(scaled, normal, sums[2 * k + 1]);
-          weight_sums[s][i] = multiply_add(grad, normal, weight_sums[s][i]);
-          bias_sums[s][i] += grad;
+          C& value = scaled[k][s][i];
+          weight_sums[s][i] = multiply_add(value, normal[k][s][i], weight_sums[s][i]);
+          bias_sums[s][i] += value;
+          value *= weights[i];
+          sums[2 * k] += value;
+          sums[2 * k + 1] = multiply_add(value, normal[k][s][i], sums[2 * k + 1]);
         }
       }
     }
@@ -138,32 +139,24 @@ __global__ void __launch_bounds__(kBackwardThreads)
     add_up(group, sums, exchanged[iteration]);
 
     // Store.
-    tile.forget();
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
-      sums[2 * k] = args.mean != nullptr ? sums[2 * k] / length : C{0};
-      sums[2 * k + 1] /= length;
-    }
+      const uint32_t row = begin + group.number + k * tiling.groups;
+      if (row >= tiling.rows) break;
+      const C mean_scaled = args.mean != nullptr ? sums[2 * k] * share : C{0};
+      const C mean_product = sums[2 * k + 1] * share;
+      T* out = static_cast<T*>(args.input_grad) + int64_t{row} * length;
 #pragma unroll
-    for (int s = 0; s < kSlots; ++s) {
-      const uint32_t position = (group.lane + s * group.lanes) * kValues;
-      if (position >= values) break;
-      C weights[kValues];
-      load_parameters<T>(parameters.weight, parameters.is_wide, position, C{1}, weights);
-#pragma unroll
-      for (int k = 0; k < kRows; ++k) {
-        const int64_t row = begin + group.number + k * static_cast<int64_t>(tiling.groups);
-        if (row >= tiling.rows) break;
-        Vec<T, kValues> out;
+      for (int s = 0; s < kSlots; ++s) {
+        const uint32_t position = (group.lane + s * group.lanes) * kValues;
+        if (position >= length) break;
+        Vec<T, kValues> result;
 #pragma unroll
         for (int i = 0; i < kValues; ++i) {
-          const C scaled = to_compute(tile.grads[k][s].values[i]) * weights[i];
-          const C normal =
-              (to_compute(tile.inputs[k][s].values[i]) - tile.means[k]) * tile.rstds[k];
-          out.values[i] =
-              from_compute<T>(tile.rstds[k] * (scaled - sums[2 * k] - normal * sums[2 * k + 1]));
+          const C inner = scaled[k][s][i] - mean_scaled - normal[k][s][i] * mean_product;
+          result.values[i] = from_compute<T>(rstds[k] * inner);
         }
-        store_vec(static_cast<T*>(args.input_grad) + row * tiling.length + position, out);
+        store_vec(out + position, result);
       }
     }
   }
@@ -171,7 +164,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
   if (args.partials == nullptr) return;
   C* partial = static_cast<C*>(args.partials) + int64_t{blockIdx.x} * 2 * tiling.length;
   store_partial(tiling, group, weight_sums, shared, partial);
-  store_partial(tiling, group, bias_sums, shared, partial + tiling.length);
+  if (args.has_bias) store_partial(tiling, group, bias_sums, shared, partial + tiling.length);
 }
 
 }  // namespace gpuopt::norm

@@ -13,7 +13,7 @@ namespace gpuopt::norm {
 // four rows at a time.
 template <typename T, int kValues>
 __global__ void __launch_bounds__(kColumnLanes* kColumnRows)
-    add_columns(const __grid_constant__ BackwardArgs args, int64_t rows,
+    add_columns(const __grid_constant__ BackwardArgs args, uint32_t rows,
                 const __grid_constant__ FastDiv tiles) {
   using C = compute_t<T>;
   constexpr int kAtOnce = 4;
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kColumnLanes* kColumnRows)
   const uint32_t lane = threadIdx.x % kColumnLanes, warp = threadIdx.x / kColumnLanes;
   uint32_t split = blockIdx.x;
   const int64_t first = int64_t{tiles.divmod(split)} * kColumnLanes;
-  const int64_t begin = split * rows, end = min(begin + rows, tiling.rows);
+  const uint32_t begin = split * rows, end = min(begin + rows, tiling.rows);
   const int64_t position = (first + lane) * kValues;
   const bool has_unit = first + lane < tiling.units;
   const T* input = static_cast<const T*>(args.input) + position;
@@ -30,12 +30,12 @@ __global__ void __launch_bounds__(kColumnLanes* kColumnRows)
   C sums[2][kValues] = {};
   grid_dependency_wait();
   launch_next();
-  for (int64_t first_row = begin + warp; first_row < end; first_row += kAtOnce * kColumnRows) {
+  for (uint32_t first_row = begin + warp; first_row < end; first_row += kAtOnce * kColumnRows) {
     Vec<T, kValues> inputs[kAtOnce], grads[kAtOnce];
     C means[kAtOnce] = {}, rstds[kAtOnce] = {};
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
-      const int64_t row = first_row + k * kColumnRows;
+      const uint32_t row = first_row + k * kColumnRows;
       const bool is_valid = has_unit && row < end;
       inputs[k] = load_unit<T, kValues>(input + args.input_rows.of(row), is_valid);
       grads[k] = load_unit<T, kValues>(grad + args.grad_rows.of(row), is_valid);

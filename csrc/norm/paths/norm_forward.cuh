@@ -22,66 +22,61 @@ __global__ void __launch_bounds__(kForwardThreads)
   __shared__ C shared[2][kMaxWarps * kRows];
   const Tiling& tiling = args.tiling;
   const Group group(tiling);
-  const int64_t first = int64_t{blockIdx.x} * tiling.groups * kRows + group.number;
-  const auto units = static_cast<uint32_t>(tiling.units);
-  const auto row_of = [&](int k) { return first + k * static_cast<int64_t>(tiling.groups); };
+  const uint32_t first = blockIdx.x * (tiling.groups * kRows) + group.number;
+  const auto length = static_cast<uint32_t>(tiling.length);
+  const auto row_of = [&](int k) { return first + k * tiling.groups; };
+  const auto position_of = [&](int s) { return (group.lane + s * group.lanes) * kValues; };
   const auto is_valid = [&](int k, int s) {
-    return group.lane + s * group.lanes < units && row_of(k) < tiling.rows;
+    return position_of(s) < length && row_of(k) < tiling.rows;
   };
   grid_dependency_wait();
   launch_next();
 
   // Load.
-  Vec<T, kValues> rows[kRows][kSlots];
+  Vec<T, kValues> units[kRows][kSlots];
 #pragma unroll
   for (int k = 0; k < kRows; ++k) {
     const T* row = static_cast<const T*>(args.input) + args.input_rows.of(row_of(k));
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      const uint32_t unit = group.lane + s * group.lanes;
-      rows[k][s] = load_unit<T, kValues>(row + unit * kValues, is_valid(k, s));
+      units[k][s] = load_unit<T, kValues>(row + position_of(s), is_valid(k, s));
     }
   }
 
-  // Measure.
-  const auto length = static_cast<C>(tiling.length);
-  C means[kRows] = {}, rstds[kRows] = {};
+  // Measure. The values become deviations from the mean.
+  C values[kRows][kSlots][kValues], means[kRows] = {}, rstds[kRows] = {};
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) {
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) widen(units[k][s], values[k][s]);
+  }
   if (!args.is_rms) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
 #pragma unroll
-      for (int s = 0; s < kSlots; ++s) {
-        C sum = 0;
-#pragma unroll
-        for (int i = 0; i < kValues; ++i) sum += to_compute(rows[k][s].values[i]);
-        means[k] += sum;
-      }
+      for (int s = 0; s < kSlots; ++s) means[k] += sum_of(values[k][s]);
     }
     add_up(group, means, shared[0]);
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      means[k] /= length;
-      forget_conversions(rows[k]);
-    }
+    for (int k = 0; k < kRows; ++k) means[k] /= static_cast<C>(length);
   }
 #pragma unroll
   for (int k = 0; k < kRows; ++k) {
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      C sum = 0;
+      C squares = 0;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
-        const C deviation = to_compute(rows[k][s].values[i]) - means[k];
-        sum += deviation * deviation;
+        values[k][s][i] -= means[k];
+        squares = multiply_add(values[k][s][i], values[k][s][i], squares);
       }
-      rstds[k] += is_valid(k, s) ? sum : C{0};
+      rstds[k] += is_valid(k, s) ? squares : C{0};
     }
   }
   add_up(group, rstds, shared[1]);
 #pragma unroll
   for (int k = 0; k < kRows; ++k) {
-    forget_conversions(rows[k]);
-    rstds[k] = inverse_root(rstds[k] / length + static_cast<C>(args.eps));
+    rstds[k] = inverse_root(rstds[k] / static_cast<C>(length) + static_cast<C>(args.eps));
     if (group.lane != 0 || row_of(k) >= tiling.rows) continue;
     if (args.mean != nullptr) static_cast<C*>(args.mean)[row_of(k)] = means[k];
     if (args.rstd != nullptr) static_cast<C*>(args.rstd)[row_of(k)] = rstds[k];
@@ -91,22 +86,21 @@ __global__ void __launch_bounds__(kForwardThreads)
   const Parameters& parameters = args.parameters;
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
-    const uint32_t position = (group.lane + s * group.lanes) * kValues;
-    if (position >= tiling.length) break;
+    const uint32_t position = position_of(s);
+    if (position >= length) break;
     C weights[kValues], biases[kValues];
     load_parameters<T>(parameters.weight, parameters.is_wide, position, C{1}, weights);
     load_parameters<T>(parameters.bias, parameters.is_wide, position, C{0}, biases);
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
+      if (row_of(k) >= tiling.rows) break;
       Vec<T, kValues> out;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
-        const C normal = (to_compute(rows[k][s].values[i]) - means[k]) * rstds[k];
-        out.values[i] = from_compute<T>(multiply_add(normal, weights[i], biases[i]));
+        out.values[i] =
+            from_compute<T>(multiply_add(values[k][s][i] * rstds[k], weights[i], biases[i]));
       }
-      if (row_of(k) < tiling.rows) {
-        store_vec(static_cast<T*>(args.out) + row_of(k) * tiling.length + position, out);
-      }
+      store_vec(static_cast<T*>(args.out) + int64_t{row_of(k)} * length + position, out);
     }
   }
 }

@@ -12,8 +12,7 @@ namespace gpuopt::norm {
 
 // The part of a row that a block has.
 struct Part {
-  int64_t row;
-  uint32_t number;
+  uint32_t row, number;
   int64_t begin, end;  // in units
 
   __device__ __forceinline__ Part(const Tiling& tiling, const Parts& parts) {
@@ -28,7 +27,7 @@ struct Part {
 // Where parts have their two sums.
 template <typename C>
 __device__ __forceinline__ C* sums_of(const Parts& parts, const Part& part, uint32_t number) {
-  return static_cast<C*>(parts.sums) + 2 * (part.row * parts.count.divisor + number);
+  return static_cast<C*>(parts.sums) + 2 * (int64_t{part.row} * parts.count.divisor + number);
 }
 
 // Calls f(first) for every kSlots units of this thread. They lie kLongThreads apart.
@@ -80,7 +79,6 @@ __device__ __forceinline__ Moments<compute_t<T>> measure(const T* row, const Par
         for (int i = 0; i < kValues; ++i) found.mean += to_compute(tile[s].values[i]) - shift;
       }
       found.mean /= found.count;
-      forget_conversions(tile);
     }
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
@@ -142,7 +140,7 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocks)
     if (args.mean != nullptr) static_cast<C*>(args.mean)[part.row] = mean;
     if (args.rstd != nullptr) static_cast<C*>(args.rstd)[part.row] = rstd;
   }
-  T* out = static_cast<T*>(args.out) + part.row * tiling.length;
+  T* out = static_cast<T*>(args.out) + int64_t{part.row} * tiling.length;
   for_each_tile<kSlots>(part, [&](int64_t first) {
     Vec<T, kValues> tile[kSlots];
     load_tile<T, kValues>(row, first, part.end, tile);
@@ -182,7 +180,7 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocks)
   launch_next();
   const T* input = static_cast<const T*>(args.input) + args.input_rows.of(part.row);
   const T* grad = static_cast<const T*>(args.grad) + args.grad_rows.of(part.row);
-  T* out = static_cast<T*>(args.input_grad) + part.row * tiling.length;
+  T* out = static_cast<T*>(args.input_grad) + int64_t{part.row} * tiling.length;
   const C mean = args.mean != nullptr ? static_cast<const C*>(args.mean)[part.row] : C{0};
   const C rstd = static_cast<const C*>(args.rstd)[part.row];
   // Calls f(index within the unit, scaled gradient, normalised value), and after_unit(unit).
