@@ -233,7 +233,7 @@ def _joined(*results: torch.Tensor) -> torch.Tensor:
 
 def _rows_op(name: str):
     def op(*args):
-        results = getattr(OPS, name)(*args)
+        results = [r for r in getattr(OPS, name)(*args) if r is not None]
         assert all(r.is_contiguous() for r in results)
         return _joined(*results)
 

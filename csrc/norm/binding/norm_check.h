@@ -65,6 +65,17 @@ inline c10::SymIntArrayRef normalized_sizes(const char* op, const at::Tensor& in
   return input.sym_sizes().slice(input.dim() - dims);
 }
 
+// A value of each row, in any shape.
+inline void check_statistic(const char* op, NamedTensor statistic, const at::Tensor& input,
+                            int64_t dims) {
+  check_device_of(op, statistic, {"input", input});
+  c10::SymInt rows = 1;
+  for (const c10::SymInt& size : input.sym_sizes().slice(0, input.dim() - dims)) rows = rows * size;
+  TORCH_CHECK(TORCH_GUARD_OR_TRUE(statistic.tensor.sym_numel().sym_eq(rows)), op, ": ",
+              statistic.name, " must have a value for each row: expected ", rows, ", got ",
+              statistic.tensor.sym_numel());
+}
+
 template <typename Op>
 void check(const Op& op) {
   const char* name = name_of<Op>();
@@ -76,6 +87,11 @@ void check(const Op& op) {
     TORCH_CHECK(may_have_shape(op.grad, op.input.sym_sizes()), name,
                 ": grad must have the shape of input: expected ", op.input.sym_sizes(), ", got ",
                 op.grad.sym_sizes());
+    check_device_of(name, {"grad", op.grad}, {"input", op.input});
+    check_statistic(name, {"rstd", op.rstd}, op.input, op.dims);
+    if constexpr (requires { op.mean; }) {
+      check_statistic(name, {"mean", op.mean}, op.input, op.dims);
+    }
   } else {
     check_parameters(name, op.input, op.weight, bias_of(op), shape);
   }

@@ -139,18 +139,13 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
   const Tensor input_grad = op.mask[0] ? unfilled(op.input.sizes(), op.input.options()) : Tensor();
   const Tensor weight_grad = has_weight ? unfilled(shape, of_weight) : Tensor();
   const Tensor bias_grad = has_bias ? unfilled(shape, of_weight) : Tensor();
-  const auto results = [&]() -> LayerNormGradients::Result {
-    const auto or_empty = [&](const Tensor& tensor) {
-      return tensor.defined() ? tensor : at::empty({0}, op.input.options());
-    };
-    return {or_empty(input_grad), or_empty(weight_grad), or_empty(bias_grad)};
-  };
+  const LayerNormGradients::Result results{input_grad, weight_grad, bias_grad};
   if (op.input.numel() == 0) {
     if (has_weight) weight_grad.zero_();
     if (has_bias) bias_grad.zero_();
-    return results();
+    return results;
   }
-  if (!op.mask[0] && !has_weight && !has_bias) return results();
+  if (!op.mask[0] && !has_weight && !has_bias) return results;
   Tensor input = op.input, grad = op.grad;
   Backward problem;
   problem.rows = rows_of(name, input, grad, op.dims);
@@ -169,7 +164,7 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
   TensorWorkspace workspace;
   check_launch(
       name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
-  return results();
+  return results;
 }
 
 LayerNormGradients::Result on_cuda(const LayerNormGradients& op) {

@@ -50,9 +50,6 @@ struct Gradients {
     };
     if (op.mask[1]) weight = over_rows(grad.mul(normal.values));
     if (op.mask.back() && !Op::kIsRms) bias = over_rows(grad);
-    for (Tensor* result : {&input, &weight, &bias}) {
-      if (!result->defined()) *result = at::empty({0}, op.input.options());
-    }
   }
 };
 

@@ -36,8 +36,7 @@ struct LayerNormNode : GradNode {
     const auto [input, weight, bias] =
         call(LayerNormGradients{grad, input_.unpack(), mean_.unpack(), rstd_.unpack(),
                                 if_defined(weight_.unpack()), dims_, eps_, mask});
-    return {mask[0] ? input : Tensor(), mask[1] ? weight : Tensor(),
-            mask[2] ? bias.to(bias_type_) : Tensor()};
+    return {input, weight, mask[2] ? bias.to(bias_type_) : Tensor()};
   }
   static Tensor tangent(const LayerNormRows& op, const LayerNormRows::Result&) {
     return tangent_by_aten(op);
@@ -63,7 +62,7 @@ struct RmsNormNode : GradNode {
     const std::array<bool, 2> mask{task_should_compute_output(0), task_should_compute_output(1)};
     const auto [input, weight] = call(RmsNormGradients{
         grad, input_.unpack(), rstd_.unpack(), if_defined(weight_.unpack()), dims_, eps_, mask});
-    return {mask[0] ? input : Tensor(), mask[1] ? weight : Tensor()};
+    return {input, weight};
   }
   static Tensor tangent(const RmsNormRows& op, const RmsNormRows::Result&) {
     return tangent_by_aten(op);

@@ -104,14 +104,14 @@ RmsNormRows::Result on_meta(const RmsNormRows& op) {
 template <typename Op>
 Tensor weight_gradient_meta(const Op& op, bool is_wanted) {
   const auto dtype = is_given(op.weight) ? op.weight->scalar_type() : op.input.scalar_type();
-  if (!is_wanted) return at::empty({0}, op.input.options());
+  if (!is_wanted) return {};
   return at::empty_symint(op.input.sym_sizes().slice(op.input.dim() - op.dims),
                           op.input.options().dtype(dtype));
 }
 template <typename Op>
 Tensor input_gradient_meta(const Op& op) {
   check(op);
-  if (!op.mask[0]) return at::empty({0}, op.input.options());
+  if (!op.mask[0]) return {};
   return at::empty_symint(op.input.sym_sizes(), op.input.options());
 }
 LayerNormGradients::Result on_meta(const LayerNormGradients& op) {

@@ -60,9 +60,9 @@ struct RmsNormRows {
   double eps;
 };
 
-// The gradients of input, weight and bias. Gradients that `output_mask` does not want are empty. A
-// weight that is not given is 1, of the input's dtype. Derivatives of the gradients find the
-// statistics again, for which they need `eps`.
+// The gradients of input, weight and bias. Gradients that `output_mask` does not want are
+// undefined. A weight that is not given is 1, of the input's dtype. Derivatives of the gradients
+// find the statistics again, for which they need `eps`.
 struct LayerNormGradients {
   using Result = std::tuple<Tensor, Tensor, Tensor>;
   static constexpr std::string_view kSchema =
