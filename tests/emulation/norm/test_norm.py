@@ -406,6 +406,11 @@ def test_misaligned_weights(kernels):
     np.testing.assert_allclose(out.reshape(3, 32), call.normal()[0] * call.weight + call.bias, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("gap, access", [(0, VECTOR), (8, VECTOR), (2, PAIR), (3, VALUE)])
+def test_rows_of_a_gradient_between_vectors(kernels, gap, access):
+    assert check_backward(kernels, Problem(BF16, (4,), 64, grad_gap=gap)).access == access
+
+
 def test_constant_rows(kernels):
     """A variance of 0, where only eps keeps the root finite."""
     call = Call(replace(Problem(F32, (3,), 40), has_weight=False, has_bias=False))
