@@ -167,7 +167,13 @@ def _calls() -> dict[str, Call]:
     def layer_backward(grad, x, mean, rstd, weight):
         return ours._layer_norm_backward.default(grad, x, mean, rstd, weight, 1, EPS, [True, True, True])
 
+    # ATen's kernels for CPU tensors have statistics of half types, or are missing.
+    def on_cpu(x, gradients):
+        return tuple(gradient.to(x.dtype) for gradient in gradients)
+
     def layer_backward_aten(grad, x, mean, rstd, weight):
+        if x.device.type == "cpu":
+            return on_cpu(x, layer_backward_reference(grad, x, mean, rstd, weight))
         # A bias is only asked for its type.
         return aten.native_layer_norm_backward.default(grad, x, weight.shape, mean, rstd, weight, weight, [True] * 3)
 
@@ -175,6 +181,8 @@ def _calls() -> dict[str, Call]:
         return ours._rms_norm_backward.default(grad, x, rstd, weight, 1, EPS, [True, True])
 
     def rms_backward_aten(grad, x, rstd, weight):
+        if x.device.type == "cpu":
+            return on_cpu(x, rms_backward_reference(grad, x, rstd, weight))
         return aten._fused_rms_norm_backward.default(grad, x, weight.shape, rstd, weight, [True, True])
 
     return {
