@@ -143,7 +143,7 @@ def _sizes() -> list[Case]:
         for dtype in (F32, BF16):
             for log in range(3, 21):
                 point = Point(f"{call}, {DTYPE_NAMES[dtype]}", "log2(length)", log)
-                cases.append(case(call, (1 << (25 - log), 1 << log), dtype, op="norm-size", point=point))
+                cases.append(case(call, (1 << (25 - log), 1 << log), dtype, op=f"{call}-size", point=point))
     return cases
 
 
