@@ -34,8 +34,9 @@ constexpr int backward_slots(Access access, size_t value_bytes) {
   if (access == Access::kVector) return 2;
   return value_bytes == 8 ? 4 : 8;
 }
-// The same in vectors, where no further row is in flight.
-constexpr int wide_slots(size_t value_bytes) { return value_bytes == 2 ? 3 : 4; }
+// The same of wide rows of float32, where no further row is in flight. Half types have no registers
+// for more.
+constexpr int kWideSlots = 4;
 
 // Wide rows need more slots in a backward pass.
 enum class Width : uint8_t { kUsual, kShort, kWide };
@@ -187,8 +188,8 @@ inline std::optional<Lanes> backward_lanes(const Rows& rows, Access access, size
                                            const Device& device) {
   const Limits limits{backward_slots(access, size), kBackwardRows, kBackwardThreads};
   auto lanes = lanes_of(rows, access, size, limits, device);
-  if (lanes || access != Access::kVector) return lanes;
-  const Limits wide{wide_slots(size), kBackwardRows, kBackwardThreads};
+  if (lanes || access != Access::kVector || size != 4) return lanes;
+  const Limits wide{kWideSlots, kBackwardRows, kBackwardThreads};
   lanes = lanes_of(rows, access, size, wide, device);
   if (lanes) lanes->width = Width::kWide;
   return lanes;
@@ -233,7 +234,7 @@ LongPlan<Args> plan_long(Args args, DType dtype, int64_t slots, const Device& de
   const Tiling& tiling = args.tiling;
   const int64_t most = ceil_div(tiling.units, kLongThreads * slots);
   const int64_t parts =
-      std::clamp<int64_t>(ceil_div<int64_t>(kLongBlocks * device.sms, tiling.rows), 1, most);
+      std::clamp<int64_t>(int64_t{kLongBlocks} * device.sms / tiling.rows, 1, most);
   plan.parts.units = ceil_div(tiling.units, parts);
   plan.parts.count = divide_by(ceil_div(tiling.units, plan.parts.units));
   const int64_t blocks = int64_t{tiling.rows} * plan.parts.count.divisor;

@@ -52,7 +52,7 @@ __device__ __forceinline__ void store_partial(const Tiling& tiling, const Group&
 template <typename T, int kValues, int kSlots, int kRows>
 struct BackwardTile {
   using C = compute_t<T>;
-  Vec<T, kValues> inputs[kRows][kSlots], grads[kRows][kSlots];
+  Words<T, kValues> inputs[kRows][kSlots], grads[kRows][kSlots];
   C means[kRows], rstds[kRows];
 
   __device__ __forceinline__ void load(const BackwardArgs& args, const Group& group,
@@ -67,8 +67,8 @@ struct BackwardTile {
       for (int s = 0; s < kSlots; ++s) {
         const uint32_t position = (group.lane + s * group.lanes) * kValues;
         const bool is_valid = is_row && position < static_cast<uint32_t>(args.tiling.length);
-        inputs[k][s] = load_unit<T, kValues>(input + position, is_valid);
-        grads[k][s] = load_unit<T, kValues>(grad + position, is_valid);
+        inputs[k][s] = load_words<T, kValues>(input + position, is_valid);
+        grads[k][s] = load_words<T, kValues>(grad + position, is_valid);
       }
       means[k] = is_row && args.mean != nullptr ? static_cast<const C*>(args.mean)[row] : C{0};
       rstds[k] = is_row ? static_cast<const C*>(args.rstd)[row] : C{0};
@@ -99,7 +99,6 @@ __global__ void __launch_bounds__(kBackwardThreads)
   for (int iteration = 0; begin < tiling.rows; begin += step, iteration ^= 1) {
     if constexpr (!kPrefetch) tile.load(args, group, begin + group.number);
 
-    // Add up over rows and over columns.
     C scaled[kRows][kSlots][kValues], normal[kRows][kSlots][kValues];
     C sums[2 * kRows] = {}, rstds[kRows];
 #pragma unroll
@@ -107,15 +106,17 @@ __global__ void __launch_bounds__(kBackwardThreads)
       rstds[k] = tile.rstds[k];
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) {
+        widen<T, kValues>(tile.grads[k][s], scaled[k][s]);
+        widen<T, kValues>(tile.inputs[k][s], normal[k][s]);
 #pragma unroll
         for (int i = 0; i < kValues; ++i) {
-          scaled[k][s][i] = to_compute(tile.grads[k][s].values[i]);
-          normal[k][s][i] =
-              (to_compute(tile.inputs[k][s].values[i]) - tile.means[k]) * tile.rstds[k];
+          normal[k][s][i] = (normal[k][s][i] - tile.means[k]) * rstds[k];
         }
       }
     }
     if constexpr (kPrefetch) tile.load(args, group, begin + step + group.number);
+
+    // Add up over rows and over columns.
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       const uint32_t position = (group.lane + s * group.lanes) * kValues;

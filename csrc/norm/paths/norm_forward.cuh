@@ -33,13 +33,13 @@ __global__ void __launch_bounds__(kForwardThreads)
   launch_next();
 
   // Load.
-  Vec<T, kValues> units[kRows][kSlots];
+  Words<T, kValues> units[kRows][kSlots];
 #pragma unroll
   for (int k = 0; k < kRows; ++k) {
     const T* row = static_cast<const T*>(args.input) + args.input_rows.of(row_of(k));
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      units[k][s] = load_unit<T, kValues>(row + position_of(s), is_valid(k, s));
+      units[k][s] = load_words<T, kValues>(row + position_of(s), is_valid(k, s));
     }
   }
 
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kForwardThreads)
 #pragma unroll
   for (int k = 0; k < kRows; ++k) {
 #pragma unroll
-    for (int s = 0; s < kSlots; ++s) widen(units[k][s], values[k][s]);
+    for (int s = 0; s < kSlots; ++s) widen<T, kValues>(units[k][s], values[k][s]);
   }
   if (!args.is_rms) {
 #pragma unroll

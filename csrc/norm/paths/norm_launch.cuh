@@ -49,9 +49,11 @@ cudaError_t launch_rows(const BackwardPlan& plan, const RowsPlan<BackwardArgs>& 
         return launch_kernel(differentiate_rows<T, kValues, 1, kBackwardRows, true>, path.shape,
                              stream, args);
       }
-      if (path.width == Width::kWide) {
-        return launch_kernel(differentiate_rows<T, kValues, wide_slots(sizeof(T)), 1, false>,
-                             path.shape, stream, args);
+      if constexpr (sizeof(T) == 4) {
+        if (path.width == Width::kWide) {
+          return launch_kernel(differentiate_rows<T, kValues, kWideSlots, 1, false>, path.shape,
+                               stream, args);
+        }
       }
     }
     return launch_kernel(differentiate_rows<T, kValues, kSlots, 1, true>, path.shape, stream, args);
