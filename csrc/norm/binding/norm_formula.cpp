@@ -15,14 +15,20 @@ at::DimVector last_dims(int64_t count) {
   return dims;
 }
 
+namespace {
+
+// A row's values as (x - mean) * rstd, differentiable in the input. The statistics are computed
+// from the input again, so that they have derivatives.
+struct Normal {
+  Tensor values, rstd;  // in the compute type
+};
+
 Normal normal_of(const Tensor& input, at::IntArrayRef dims, double eps, bool is_rms) {
   const Tensor x = input.to(compute_type(input));
   const Tensor centred = is_rms ? x : x.sub(x.mean(dims, /*keepdim=*/true));
   const Tensor rstd = centred.mul(centred).mean(dims, /*keepdim=*/true).add(eps).rsqrt();
   return {centred.mul(rstd), rstd};
 }
-
-namespace {
 
 template <typename Op>
 struct Gradients {
