@@ -24,10 +24,10 @@ def axes_of(form: str) -> list[str]:
 
 def partial_of(rule: Rule) -> str:
     """The axes whose shards give partial results."""
-    sums = [text.replace("[h]", "h") for text in re.findall(r"/(\w+)", rule.form.partition("->")[2])]
+    sums = [text.replace("[h]", "h") for text in re.findall(r"/([\w~]+)", rule.form.partition("->")[2])]
     axes = list(dict.fromkeys("".join(sums)))
     kind = {"sum": "sums", "avg": "means", "max": "maxima", "min": "minima"}[rule.partial]
-    names = ["`dim`" if "(%r)" in rule.form else f"`{axis}`" for axis in axes]
+    names = ["`dim`" if "(%r)" in rule.form else "`...`" if axis == "~" else f"`{axis}`" for axis in axes]
     return f"{kind} over {', '.join(names)}" if names else ""
 
 

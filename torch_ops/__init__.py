@@ -29,6 +29,7 @@ from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.index_select import index_select  # noqa: E402
 from torch_ops.layout import convert  # noqa: E402
 from torch_ops.matmul import matmul  # noqa: E402
+from torch_ops.norm import layer_norm, rms_norm  # noqa: E402
 from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
@@ -75,6 +76,7 @@ __all__ = [
     "index_add",
     "index_add_",
     "index_select",
+    "layer_norm",
     "linear_recurrence",
     "matmul",
     "mul",
@@ -85,6 +87,7 @@ __all__ = [
     "reduce_mean",
     "reduce_min",
     "reduce_sum",
+    "rms_norm",
     "scatter_reduce",
     "scatter_softmax",
     "sddmm",

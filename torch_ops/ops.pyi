@@ -95,6 +95,13 @@ def index_add_(
     self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, mode: str = "fast"
 ) -> Tensor: ...
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor: ...
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1.0000000000000001e-05,
+) -> Tensor: ...
 def linear_recurrence(
     a: Tensor, b: Tensor, dim: int, initial: Tensor | None = None, reverse: bool = False, *, shifted: bool = False
 ) -> Tensor: ...
@@ -148,6 +155,9 @@ def reduce_sum(
     *,
     dtype: dtype | None = None,
     out: Tensor,
+) -> Tensor: ...
+def rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor: ...
 def scatter(src: Tensor, dim: int, index: Tensor, bins: int, reduce: str = "sum") -> Tensor: ...
 def sddmm(

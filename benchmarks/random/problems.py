@@ -19,6 +19,7 @@ from benchmarks.rooms import conv1d as bench_conv1d
 from benchmarks.rooms import convolutions, transposed
 from benchmarks.rooms import dot as bench_dot
 from benchmarks.rooms import index_add as bench_index_add
+from benchmarks.rooms import norm as bench_norm
 from benchmarks.rooms import segment as bench_segment
 from benchmarks.rooms import selective_scan as bench_selective_scan
 from benchmarks.rooms import spmm as bench_spmm
@@ -203,6 +204,34 @@ def selective_scan(draw: Draw, backward: bool = False) -> Problem:
     call = "selective_scan_backward" if backward else "selective_scan"
     build = functools.partial(scan.build, dtype, backward)
     return Problem("selective_scan", call, scan.name, dtype, None, build, peers=(bench_selective_scan.MAMBA,))
+
+
+# ---------------------------------------------------------------- norms
+
+# The widths of models: Swin, ViT, BERT, GPT, Llama, heads of attention, ConvNeXt.
+WIDTHS = (32, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1536, 2048, 2560, 3072, 3584, 4096, 5120,
+          6144, 8192, 12288)  # fmt: skip
+
+
+def norm(draw: Draw, call: str) -> Problem:
+    dtype = draw.dtype()
+    kind = draw.choice(("model", "model", "model", "model", "any", "odd", "long", "few"))
+    values = draw.values(dtype, 3 if call.endswith("backward") else 2)
+    length = draw.choice(WIDTHS)
+    if kind == "any":
+        length = draw.size(2, 8192)
+    elif kind == "odd":
+        length = 2 * draw.size(2, 4096) + 1
+    elif kind == "long":
+        length = draw.size(8192, 1 << 20)
+    length = min(length, values)
+    rows = draw.size(1, 256) if kind == "few" else max(1, values // length)
+    layout, shape = draw.choice(("", "", "", "part", "transposed")), (rows, length)
+    if layout == "transposed":
+        batch = draw.size(1, min(64, rows))
+        shape = (rows // batch, batch, length)
+    build = bench_norm.case(call, shape, dtype, layout).build
+    return Problem("norm", call, f"{kind} {layout} {text(shape)}".replace("  ", " "), dtype, None, build)
 
 
 # ---------------------------------------------------------------- upsampling
@@ -443,6 +472,10 @@ FAMILIES: dict[str, Callable[[Draw], Problem]] = {
     **{call: functools.partial(scan, call=call) for call in ("cumsum", "linear_recurrence")},
     "selective_scan": selective_scan,
     "selective_scan backward": functools.partial(selective_scan, backward=True),
+    **{
+        call.replace("_backward", " backward"): functools.partial(norm, call=call)
+        for call in ("layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward")
+    },
     "upsample": upsample,
     "upsample backward": functools.partial(upsample, backward=True),
     "dot": dot,

@@ -92,13 +92,19 @@ __device__ __forceinline__ uint4 load_16_bytes(const void* aligned, bool valid, 
   return words;
 }
 
-// Loads a word of 2, 4 or 8 bytes if `valid`, without a branch; otherwise the result is 0.
+// Loads a word of 2, 4, 8 or 16 bytes if `valid`, without a branch; otherwise the result is 0.
 template <typename Word>
 __device__ __forceinline__ Word load_word(const void* aligned, bool valid) {
   Word word = {};
 #if defined(__CUDA_ARCH__)
   const auto predicate = static_cast<uint32_t>(valid);
-  if constexpr (sizeof(Word) == 8) {
+  if constexpr (sizeof(Word) == 16) {
+    asm volatile(
+        "{\n.reg .pred valid;\nsetp.ne.u32 valid, %5, 0;\n"
+        "@valid ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+        : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w)
+        : "l"(aligned), "r"(predicate));
+  } else if constexpr (sizeof(Word) == 8) {
     asm volatile(
         "{\n.reg .pred valid;\nsetp.ne.u32 valid, %2, 0;\n"
         "@valid ld.global.b64 %0, [%1];\n}"

@@ -68,6 +68,27 @@ def index_select() -> Calls:
     return Calls(calls)
 
 
+def norm() -> Calls:
+    """Forward, and all gradients side by side, whose sums over rows share a workspace."""
+    calls = {}
+    for dtype, (rows, length) in itertools.product(
+        DTYPES, ((3000, 24), (700, 96), (513, 768), (200, 1023), (300, 4096), (90, 12288), (40, 33000), (3, 300_000))
+    ):
+        weight, bias, grad = (_make(*shape, dtype=dtype) for shape in ((length,), (length,), (rows, length)))
+
+        def gradients(x, weight=weight, bias=bias, grad=grad, length=length):
+            inputs = [t.detach().requires_grad_() for t in (x, weight, bias)]
+            found = torch.autograd.grad(torch_ops.layer_norm(inputs[0], length, *inputs[1:]), inputs, grad)
+            return torch.cat([g.flatten() for g in found])
+
+        x = _make(rows, length, dtype=dtype)
+        layer = functools.partial(torch_ops.layer_norm, normalized_shape=length, weight=weight, bias=bias)
+        rms = functools.partial(torch_ops.rms_norm, normalized_shape=length, weight=weight)
+        for name, op in (("layer", layer), ("rms", rms), ("gradients", gradients)):
+            calls[f"{name} of ({rows}, {length}), {dtype}"] = _chain(op, x)
+    return Calls(calls)
+
+
 def scatter() -> Calls:
     """Means of so few entries are reduced in one launch. Large sums are added in any order, so there is none."""
     calls = {}

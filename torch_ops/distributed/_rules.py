@@ -11,6 +11,7 @@ A rule names the axes of every tensor, as in ``input(n c L) weight(o c K) &bias(
 - ``%t`` are all dimensions, where t is the one that the argument ``dim`` names. ``%`` leaves it out, and ``%=t`` leaves it out
   unless ``keepdim``.
 - ``input(n c L | c L)`` is the first form with the tensor's number of dimensions.
+- ``*N`` are the last dimensions, as many as the argument ``dims`` says, and ``*1`` as many of size 1. ``/~`` is a sum over ``...``.
 - ``[h]`` is there if ``value`` is (entries, heads).
 - A result ``weight/n`` has the axes of this argument.
 """
@@ -59,6 +60,7 @@ _UPDATE = (
 )
 _ATTENTION = "left(R h K | R h) right(C h K | C h) value(C h f) bias(E h)"
 _DENSE = "value(E h | E) dense(... C [h] f | C)"
+_NORM = "input(... *N) weight(*N)"
 _SUMS = {"reduce": ("sum", "mean")}
 
 RULES: dict[str, Rule] = {
@@ -75,6 +77,13 @@ RULES: dict[str, Rule] = {
     "cumsum": Rule("self(%T) -> (%T)", linear=("self",)),
     "cumsum_": Rule("self(%T) -> (%T)", linear=("self",)),
     "linear_recurrence": Rule("a(%T) b(%T) initial(%) -> (%T)", linear=("b initial",)),
+    # norms
+    "_layer_norm": Rule(f"{_NORM} bias(*N) -> (... *N) (... *1) (... *1)"),
+    "_rms_norm": Rule(f"{_NORM} -> (... *N) (... *1)"),
+    "_layer_norm_backward": Rule(
+        f"grad(... *N) {_NORM} mean(... *1) rstd(... *1) -> (... *N) (*N)/~ (*N)/~", linear=("grad",)
+    ),
+    "_rms_norm_backward": Rule(f"grad(... *N) {_NORM} rstd(... *1) -> (... *N) (*N)/~", linear=("grad",)),
     # products
     "dot": Rule("self(n) tensor(n) -> ()/n", linear=("self", "tensor")),
     "dot_fast_atomic": Rule("self(n) tensor(n) -> ()/n", linear=("self", "tensor")),

@@ -23,7 +23,7 @@ Call = Mapping[str, Any]  # the arguments of an operator by name, and the specs 
 Choice = tuple[list[Placement | None], list[Placement]]
 
 _ARGUMENT = re.compile(r"(&?)(\w+)\(([^)]*)\)")
-_RESULT = re.compile(r"(?:(\w+)|\(([^)]*)\))(?:/(\w+))?")
+_RESULT = re.compile(r"(?:(\w+)|\(([^)]*)\))(?:/([\w~]+))?")
 
 
 def _is_spec(value: Any) -> bool:
@@ -60,6 +60,8 @@ class _Axes:
         self.call = call
         has_heads = _is_spec(call.get("value")) and call["value"].ndim == 2
         form = form.replace("[h]", "h" if has_heads else "")
+        last = range(call.get("dims") or 0)
+        form = form.replace("*N", " ".join(f"N{d}" for d in last)).replace("*1", " ".join("1" for _ in last))
         arguments, _, self.results_form = form.partition("->")
         parsed = _ARGUMENT.findall(arguments)
         given = [(added, name, text.strip()) for added, name, text in parsed if _is_spec(call.get(name))]

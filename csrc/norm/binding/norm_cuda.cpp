@@ -1,0 +1,183 @@
+// The CUDA kernels of norms.
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "binding/cuda_launch.h"
+#include "binding/unfilled.h"
+#include "norm/binding/norm_check.h"
+#include "norm/norm.h"
+
+namespace gpuopt::norm {
+namespace {
+
+// Whether the values of a row lie side by side.
+bool has_dense_rows(const Tensor& tensor, int64_t dims) {
+  int64_t stride = 1;
+  for (int64_t d = tensor.dim() - 1; d >= tensor.dim() - dims; --d) {
+    if (tensor.size(d) != 1 && tensor.stride(d) != stride) return false;
+    stride *= tensor.size(d);
+  }
+  return true;
+}
+
+Tensor with_dense_rows(const Tensor& tensor, int64_t dims) {
+  return has_dense_rows(tensor, dims) ? tensor : tensor.contiguous();
+}
+
+// The rows of two operands, or of one that is given twice. They are copied where kernels do not
+// support their strides.
+Rows rows_of(const char* op, Tensor& input, Tensor& grad, int64_t dims) {
+  input = with_dense_rows(input, dims);
+  grad = with_dense_rows(grad, dims);
+  int64_t length = 1;
+  for (int64_t d = input.dim() - dims; d < input.dim(); ++d) length *= input.size(d);
+  const auto set = [&](Rows& rows) {
+    c10::SmallVector<RowDim, 8> found;
+    for (int64_t d = input.dim() - dims - 1; d >= 0; --d) {
+      found.push_back({input.size(d), input.stride(d), grad.stride(d)});
+    }
+    return set_rows(rows, found.data(), static_cast<int>(found.size()), length);
+  };
+  Rows rows;
+  if (!set(rows)) {
+    input = input.contiguous();
+    grad = grad.contiguous();
+    set(rows);
+  }
+  TORCH_CHECK(rows.count <= kMaxIndex32, op,
+              ": input must have fewer than 2^31 rows: expected at most ", kMaxIndex32, ", got ",
+              rows.count);
+  return rows;
+}
+
+const void* data_of(const Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+void* written(const Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
+}
+
+// Dense parameters, which live as long as this object.
+struct Parameters {
+  Tensor weight, bias;
+  DType dtype;
+
+  Parameters(const char* op, const Tensor& input, const TensorOption& given_weight,
+             const TensorOption& given_bias)
+      : dtype(to_dtype(op, input.scalar_type())) {
+    for (const auto& [given, to] : {std::pair{&given_weight, &weight}, {&given_bias, &bias}}) {
+      if (!is_given(*given)) continue;
+      *to = (*given)->contiguous();
+      dtype = to_dtype(op, to->scalar_type());
+    }
+  }
+  Affine affine() const { return {data_of(weight), data_of(bias), dtype}; }
+};
+
+// The result and the statistics. The mean is undefined in RMS norm.
+template <typename Op>
+LayerNormRows::Result normalize(const Op& op) {
+  const char* name = name_of<Op>();
+  check(op);
+  const TensorOption bias = bias_of(op);
+  check_memory(name, {{"input", op.input},
+                      {"weight", value_or_undefined(op.weight)},
+                      {"bias", value_or_undefined(bias)}});
+  const c10::cuda::CUDAGuard guard(op.input.device());
+  at::DimVector sizes(op.input.sizes());
+  const Tensor out = unfilled(sizes, op.input.options());
+  std::fill(sizes.end() - op.dims, sizes.end(), 1);
+  const auto options = op.input.options().dtype(compute_type(op.input));
+  const Tensor rstd = unfilled(sizes, options),
+               mean = Op::kIsRms ? Tensor() : unfilled(sizes, options);
+  if (rstd.numel() == 0) return {out, mean, rstd};
+  if (out.numel() == 0) {
+    if (mean.defined()) mean.zero_();
+    rstd.fill_(std::numeric_limits<double>::quiet_NaN());
+    return {out, mean, rstd};
+  }
+  Tensor input = op.input, same = op.input;
+  const Parameters parameters(name, input, op.weight, bias);
+  Forward problem;
+  problem.rows = rows_of(name, input, same, op.dims);
+  problem.input = input.const_data_ptr();
+  problem.out = written(out);
+  problem.mean = written(mean);
+  problem.rstd = written(rstd);
+  problem.affine = parameters.affine();
+  problem.dtype = to_dtype(name, input.scalar_type());
+  problem.eps = op.eps;
+  problem.is_rms = Op::kIsRms;
+  TensorWorkspace workspace;
+  check_launch(
+      name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
+  return {out, mean, rstd};
+}
+
+LayerNormRows::Result on_cuda(const LayerNormRows& op) { return normalize(op); }
+RmsNormRows::Result on_cuda(const RmsNormRows& op) {
+  auto [out, mean, rstd] = normalize(op);
+  return {out, rstd};
+}
+
+template <typename Op>
+LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_mean) {
+  const char* name = name_of<Op>();
+  check(op);
+  check_memory(name, {{"grad", op.grad},
+                      {"input", op.input},
+                      {"weight", value_or_undefined(op.weight)},
+                      {"mean", given_mean},
+                      {"rstd", op.rstd}});
+  const c10::cuda::CUDAGuard guard(op.input.device());
+  const auto shape = op.input.sizes().slice(op.input.dim() - op.dims);
+  const Parameters parameters(name, op.input, op.weight, std::nullopt);
+  const auto of_weight = op.input.options().dtype(is_given(op.weight) ? op.weight->scalar_type()
+                                                                      : op.input.scalar_type());
+  const bool has_weight = op.mask[1], has_bias = !Op::kIsRms && op.mask.back();
+  const Tensor input_grad = op.mask[0] ? unfilled(op.input.sizes(), op.input.options()) : Tensor();
+  const Tensor weight_grad = has_weight ? unfilled(shape, of_weight) : Tensor();
+  const Tensor bias_grad = has_bias ? unfilled(shape, of_weight) : Tensor();
+  const LayerNormGradients::Result results{input_grad, weight_grad, bias_grad};
+  if (op.input.numel() == 0) {
+    if (has_weight) weight_grad.zero_();
+    if (has_bias) bias_grad.zero_();
+    return results;
+  }
+  if (!op.mask[0] && !has_weight && !has_bias) return results;
+  Tensor input = op.input, grad = op.grad;
+  Backward problem;
+  problem.rows = rows_of(name, input, grad, op.dims);
+  const auto statistics = compute_type(input);
+  const Tensor rstd = op.rstd.to(statistics).contiguous();
+  const Tensor mean = given_mean.defined() ? given_mean.to(statistics).contiguous() : Tensor();
+  problem.grad = grad.const_data_ptr();
+  problem.input = input.const_data_ptr();
+  problem.mean = data_of(mean);
+  problem.rstd = rstd.const_data_ptr();
+  problem.input_grad = written(input_grad);
+  problem.weight_grad = written(weight_grad);
+  problem.bias_grad = written(bias_grad);
+  problem.affine = parameters.affine();
+  problem.dtype = to_dtype(name, input.scalar_type());
+  TensorWorkspace workspace;
+  check_launch(
+      name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
+  return results;
+}
+
+LayerNormGradients::Result on_cuda(const LayerNormGradients& op) {
+  return differentiate_rows(op, op.mean);
+}
+RmsNormGradients::Result on_cuda(const RmsNormGradients& op) {
+  auto [input, weight, bias] = differentiate_rows(op, Tensor());
+  return {input, weight};
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
+  Ops::for_each([&]<typename Op>() { impl<Op, KernelOf<Op>(on_cuda)>(m); });
+}
+
+}  // namespace
+}  // namespace gpuopt::norm

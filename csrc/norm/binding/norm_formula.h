@@ -1,0 +1,18 @@
+// Norms in ATen's differentiable operators.
+#pragma once
+
+#include "norm/binding/norm_check.h"
+
+namespace gpuopt::norm {
+
+// The last `count` dimensions, as negative numbers.
+at::DimVector last_dims(int64_t count);
+
+LayerNormGradients::Result gradients_by_aten(const LayerNormGradients& op);
+RmsNormGradients::Result gradients_by_aten(const RmsNormGradients& op);
+
+// The derivative of the result along the tangents of the inputs.
+Tensor tangent_by_aten(const LayerNormRows& op);
+Tensor tangent_by_aten(const RmsNormRows& op);
+
+}  // namespace gpuopt::norm

@@ -1,0 +1,173 @@
+// Layer norm and RMS norm: schemas, and the kernels for CPU, Meta and vmap.
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "binding/autocast.h"
+#include "binding/vmap.h"
+#include "norm/binding/norm_formula.h"
+
+namespace gpuopt::norm {
+namespace {
+
+using c10::SymInt;
+
+// ---------------------------------------------------------------- the functions for users
+
+// On CUDA, autocast computes a layer norm in float32, as ATen's. It has no rule for RMS norm.
+Tensor layer_norm(const LayerNorm& op) {
+  const char* name = name_of<LayerNorm>();
+  const auto device = op.input.device().type();
+  if (device == at::kCUDA && is_autocasting(device)) {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    return call_mapped(op, [&](const Tensor& tensor) {
+      return at::autocast::cached_cast(at::kFloat, tensor, device);
+    });
+  }
+  check_input(name, op.input);
+  const int64_t dims = check_shape(name, op.input, op.shape);
+  check_parameters(name, op.input, op.weight, op.bias, op.shape);
+  return std::get<0>(call(LayerNormRows{op.input, op.weight, op.bias, dims, op.eps}));
+}
+
+// Whether kernels support the dtypes. ATen composes an RMS norm of others.
+bool are_supported(const RmsNorm& op) {
+  const auto dtype = op.input.scalar_type();
+  if (!is_real_float(dtype)) return !op.input.is_complex();
+  if (!is_given(op.weight) || op.weight->scalar_type() == dtype) return true;
+  return op.input.element_size() == 2 && op.weight->scalar_type() == at::kFloat;
+}
+
+Tensor rms_norm(const RmsNorm& op) {
+  const char* name = name_of<RmsNorm>();
+  if (!are_supported(op)) return at::rms_norm_symint(op.input, op.shape, op.weight, op.eps);
+  check_input(name, op.input);
+  TORCH_CHECK_VALUE(static_cast<int64_t>(op.shape.size()) <= op.input.dim(), name,
+                    ": input must have the dimensions of normalized_shape: expected at least ",
+                    op.shape.size(), ", got shape ", op.input.sym_sizes());
+  const int64_t dims = check_shape(name, op.input, op.shape);
+  check_parameters(name, op.input, op.weight, std::nullopt, op.shape);
+  const double least = compute_type(op.input) == at::kDouble
+                           ? std::numeric_limits<double>::epsilon()
+                           : std::numeric_limits<float>::epsilon();
+  return std::get<0>(call(RmsNormRows{op.input, op.weight, dims, op.eps.value_or(least)}));
+}
+
+// ---------------------------------------------------------------- CPU: ATen's operators
+
+LayerNormRows::Result on_cpu(const LayerNormRows& op) {
+  check(op);
+  const auto dtype = op.input.scalar_type(), compute = compute_type(op.input);
+  const auto cast = [&](const TensorOption& tensor) {
+    return is_given(tensor) ? TensorOption(tensor->to(compute)) : std::nullopt;
+  };
+  const auto [out, mean, rstd] =
+      at::native_layer_norm(op.input.to(compute), op.input.sizes().slice(op.input.dim() - op.dims),
+                            cast(op.weight), cast(op.bias), op.eps);
+  return {out.to(dtype), mean, rstd};
+}
+
+RmsNormRows::Result on_cpu(const RmsNormRows& op) {
+  check(op);
+  const auto dtype = op.input.scalar_type(), compute = compute_type(op.input);
+  const Tensor x = op.input.to(compute).contiguous();
+  const Tensor rstd =
+      x.mul(x).mean(last_dims(op.dims), /*keepdim=*/true).add(op.eps).rsqrt().contiguous();
+  const Tensor out = x.mul(rstd);
+  return {(is_given(op.weight) ? out.mul(op.weight->to(compute)) : out).to(dtype), rstd};
+}
+
+template <typename Op>
+typename Op::Result gradients_checked(const Op& op) {
+  check(op);
+  return gradients_by_aten(op);
+}
+
+// ---------------------------------------------------------------- Meta: shapes, possibly symbolic
+
+template <typename Op>
+std::pair<Tensor, Tensor> rows_meta(const Op& op) {
+  check(op);
+  return {at::empty_symint(op.input.sym_sizes(), op.input.options()),
+          at::empty_symint(statistics_sizes(op.input, op.dims),
+                           op.input.options().dtype(compute_type(op.input)))};
+}
+LayerNormRows::Result on_meta(const LayerNormRows& op) {
+  const auto [out, rstd] = rows_meta(op);
+  return {out, at::empty_like(rstd), rstd};
+}
+RmsNormRows::Result on_meta(const RmsNormRows& op) {
+  const auto [out, rstd] = rows_meta(op);
+  return {out, rstd};
+}
+
+template <typename Op>
+Tensor weight_gradient_meta(const Op& op, bool is_wanted) {
+  const auto dtype = is_given(op.weight) ? op.weight->scalar_type() : op.input.scalar_type();
+  if (!is_wanted) return {};
+  return at::empty_symint(op.input.sym_sizes().slice(op.input.dim() - op.dims),
+                          op.input.options().dtype(dtype));
+}
+template <typename Op>
+Tensor input_gradient_meta(const Op& op) {
+  check(op);
+  if (!op.mask[0]) return {};
+  return at::empty_symint(op.input.sym_sizes(), op.input.options());
+}
+LayerNormGradients::Result on_meta(const LayerNormGradients& op) {
+  return {input_gradient_meta(op), weight_gradient_meta(op, op.mask[1]),
+          weight_gradient_meta(op, op.mask[2])};
+}
+RmsNormGradients::Result on_meta(const RmsNormGradients& op) {
+  return {input_gradient_meta(op), weight_gradient_meta(op, op.mask[1])};
+}
+
+// ---------------------------------------------------------------- vmap
+
+// Examples are rows. A weight or bias of each example is applied by other operators, in the compute
+// type, so that results are rounded once.
+template <typename Op>
+typename Op::Result rows_vmap(const Op& op, const VmapLevel& level, const SymInt& examples) {
+  const Tensor input = level.unwrap(op.input).in_front(examples);
+  const auto unwrap = [&](const TensorOption& tensor) {
+    return is_given(tensor) ? level.unwrap(*tensor) : VmapLevel::Operand{};
+  };
+  const auto weight = unwrap(op.weight), bias = unwrap(bias_of(op));
+  const bool is_shared = !weight.batch_dim.has_value() && !bias.batch_dim.has_value();
+  const TensorOption common_weight = is_shared ? if_defined(weight.value) : std::nullopt;
+  const TensorOption common_bias = is_shared ? if_defined(bias.value) : std::nullopt;
+  const Tensor values = is_shared ? input : input.to(compute_type(input));
+  const auto apply = [&](Tensor out) {
+    if (is_shared) return level.wrap(out, 0);
+    if (weight.value.defined()) out = out.mul(weight.aligned(op.input.dim()));
+    if (bias.value.defined()) out = out.add(bias.aligned(op.input.dim()));
+    return level.wrap(out.to(input.scalar_type()), 0);
+  };
+  if constexpr (Op::kIsRms) {
+    const auto [out, rstd] = call(Op{values, common_weight, op.dims, op.eps});
+    return {apply(out), level.wrap(rstd, 0)};
+  } else {
+    const auto [out, mean, rstd] = call(Op{values, common_weight, common_bias, op.dims, op.eps});
+    return {apply(out), level.wrap(mean, 0), level.wrap(rstd, 0)};
+  }
+}
+
+// The gradients of the weights differ from example to example, so vmap can't fold the examples of
+// the backward.
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  register_op<LayerNorm, Composite<layer_norm>>(m);
+  register_op<RmsNorm, Composite<rms_norm>>(m);
+  register_op<LayerNormRows, Cpu<KernelOf<LayerNormRows>(on_cpu)>,
+              Meta<KernelOf<LayerNormRows>(on_meta)>, Vmap<rows_vmap<LayerNormRows>>>(m);
+  register_op<RmsNormRows, Cpu<KernelOf<RmsNormRows>(on_cpu)>, Meta<KernelOf<RmsNormRows>(on_meta)>,
+              Vmap<rows_vmap<RmsNormRows>>>(m);
+  register_op<LayerNormGradients, Cpu<gradients_checked<LayerNormGradients>>,
+              Meta<KernelOf<LayerNormGradients>(on_meta)>,
+              Batched<gradients_checked<LayerNormGradients>>>(m);
+  register_op<RmsNormGradients, Cpu<gradients_checked<RmsNormGradients>>,
+              Meta<KernelOf<RmsNormGradients>(on_meta)>,
+              Batched<gradients_checked<RmsNormGradients>>>(m);
+}
+
+}  // namespace
+}  // namespace gpuopt::norm

@@ -1,0 +1,104 @@
+// Layer norm and RMS norm as operators of binding/op.h.
+#pragma once
+
+#include <array>
+#include <tuple>
+
+#include "binding/op.h"
+#include "binding/optional.h"
+
+namespace gpuopt::norm {
+
+using at::Tensor;
+
+struct LayerNorm {
+  using Result = Tensor;
+  static constexpr std::string_view kSchema =
+      "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+      "float eps=1e-05) -> Tensor";
+  const Tensor& input;
+  c10::SymIntArrayRef shape;
+  const TensorOption &weight, &bias;
+  double eps;
+};
+
+struct RmsNorm {
+  using Result = Tensor;
+  static constexpr std::string_view kSchema =
+      "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
+      "Tensor";
+  const Tensor& input;
+  c10::SymIntArrayRef shape;
+  const TensorOption& weight;
+  std::optional<double> eps;
+};
+
+// ---------------------------------------------------------------- with the statistics of rows
+
+// Over the last `dims` dimensions. The mean and 1 / sqrt(variance + eps) are of the compute type,
+// and have size 1 in these dimensions.
+struct LayerNormRows {
+  using Result = std::tuple<Tensor, Tensor, Tensor>;  // out, mean, rstd
+  static constexpr std::string_view kSchema =
+      "_layer_norm(Tensor input, Tensor? weight, Tensor? bias, int dims, float eps) -> (Tensor, "
+      "Tensor, Tensor)";
+  static constexpr bool kIsRms = false;
+  const Tensor& input;
+  const TensorOption &weight, &bias;
+  int64_t dims;
+  double eps;
+};
+
+struct RmsNormRows {
+  using Result = std::tuple<Tensor, Tensor>;  // out, rstd
+  static constexpr std::string_view kSchema =
+      "_rms_norm(Tensor input, Tensor? weight, int dims, float eps) -> (Tensor, Tensor)";
+  static constexpr bool kIsRms = true;
+  const Tensor& input;
+  const TensorOption& weight;
+  int64_t dims;
+  double eps;
+};
+
+// The gradients of input, weight and bias. Gradients that `output_mask` does not want are
+// undefined. A weight that is not given is 1, of the input's dtype. Derivatives of the gradients
+// find the statistics again, for which they need `eps`.
+struct LayerNormGradients {
+  using Result = std::tuple<Tensor, Tensor, Tensor>;
+  static constexpr std::string_view kSchema =
+      "_layer_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
+      "int dims, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)";
+  static constexpr bool kIsRms = false;
+  const Tensor &grad, &input, &mean, &rstd;
+  const TensorOption& weight;
+  int64_t dims;
+  double eps;
+  std::array<bool, 3> mask;
+};
+
+struct RmsNormGradients {
+  using Result = std::tuple<Tensor, Tensor>;
+  static constexpr std::string_view kSchema =
+      "_rms_norm_backward(Tensor grad, Tensor input, Tensor rstd, Tensor? weight, int dims, "
+      "float eps, bool[2] output_mask) -> (Tensor, Tensor)";
+  static constexpr bool kIsRms = true;
+  const Tensor &grad, &input, &rstd;
+  const TensorOption& weight;
+  int64_t dims;
+  double eps;
+  std::array<bool, 2> mask;
+};
+
+using Ops = OpList<LayerNormRows, RmsNormRows, LayerNormGradients, RmsNormGradients>;
+
+// The bias of a forward operator. RMS norm has none.
+template <typename Op>
+TensorOption bias_of(const Op& op) {
+  if constexpr (requires { op.bias; }) {
+    return op.bias;
+  } else {
+    return std::nullopt;
+  }
+}
+
+}  // namespace gpuopt::norm
