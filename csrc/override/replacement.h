@@ -16,8 +16,8 @@
 // returns nothing to pass the call on. A reference is returned as a std::reference_wrapper.
 //
 // An operator on sparse CSR matrices declares kSparseCsr. It is replaced at the key of these
-// matrices, and computed at the key of their dense members. An operator for which ATen may have no
-// kernel there has a text kTakes, which ends the message of a call that nobody computes.
+// matrices, and computed at the key of their dense members. ATen may have no kernel there. Then a
+// declined call raises an error, whose message ends with a text kTakes if the operator has one.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -104,11 +104,9 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
   }
 
   static void find_beneath(c10::DispatchKey key) {
-    if constexpr (requires { Op::kTakes; }) {
-      if (!handle().hasComputedKernelForDispatchKey(key)) {
-        beneath = nullptr;
-        return;
-      }
+    if (!handle().hasComputedKernelForDispatchKey(key)) {
+      beneath = nullptr;
+      return;
     }
     keep_beneath(computed_kernel(handle(), key));
   }
@@ -119,14 +117,18 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
     return op;
   }
 
+  static std::string taken_text() {
+    if constexpr (requires { Op::kTakes; }) {
+      return std::string(", and torch_ops.override takes ") + Op::kTakes;
+    }
+    return "";
+  }
+
   static Result call_beneath(c10::DispatchKeySet keys, Args... args) {
     const c10::KernelFunction* found = beneath.load(std::memory_order_acquire);
-    if constexpr (requires { Op::kTakes; }) {
-      TORCH_CHECK_NOT_IMPLEMENTED(found != nullptr, "Could not run '", Op::Aten::name,
-                                  "' with these arguments: PyTorch has no kernel for '",
-                                  key_for(settings.key), "', and torch_ops.override takes ",
-                                  Op::kTakes);
-    }
+    TORCH_CHECK_NOT_IMPLEMENTED(found != nullptr, "Could not run '", Op::Aten::name,
+                                "' with these arguments: PyTorch has no kernel for '",
+                                key_for(settings.key), "'", taken_text());
     return found->template call<Result, Args...>(handle(), keys, std::forward<Args>(args)...);
   }
 

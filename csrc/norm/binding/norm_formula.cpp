@@ -24,14 +24,24 @@ Normal normal_of(const Tensor& input, at::IntArrayRef dims, double eps, bool is_
 
 namespace {
 
+// The same from the statistics that a gradient gets, which have no derivatives.
+template <typename Op>
+Normal given_normal(const Op& op) {
+  const auto compute = compute_type(op.input);
+  const auto sizes = statistics_sizes(op.input, op.dims);
+  const Tensor rstd = op.rstd.to(compute).reshape_symint(sizes);
+  Tensor centred = op.input.to(compute);
+  if constexpr (!Op::kIsRms) centred = centred.sub(op.mean.to(compute).reshape_symint(sizes));
+  return {centred.mul(rstd), rstd};
+}
+
 template <typename Op>
 struct Gradients {
   Tensor input, weight, bias;
 
-  explicit Gradients(const Op& op) {
+  Gradients(const Op& op, const Normal& normal) {
     const auto compute = compute_type(op.input);
     const at::DimVector dims = last_dims(op.dims);
-    const Normal normal = normal_of(op.input, dims, op.eps, Op::kIsRms);
     const Tensor grad = op.grad.to(compute);
     if (op.mask[0]) {
       const Tensor scaled = is_given(op.weight) ? grad.mul(op.weight->to(compute)) : grad;
@@ -82,11 +92,20 @@ Tensor tangent_of_rows(const Op& op) {
 }  // namespace
 
 LayerNormGradients::Result gradients_by_aten(const LayerNormGradients& op) {
-  const Gradients found(op);
+  const Gradients found(op, normal_of(op.input, last_dims(op.dims), op.eps, /*is_rms=*/false));
   return {found.input, found.weight, found.bias};
 }
 RmsNormGradients::Result gradients_by_aten(const RmsNormGradients& op) {
-  const Gradients found(op);
+  const Gradients found(op, normal_of(op.input, last_dims(op.dims), op.eps, /*is_rms=*/true));
+  return {found.input, found.weight};
+}
+
+LayerNormGradients::Result gradients_on_cpu(const LayerNormGradients& op) {
+  const Gradients found(op, given_normal(op));
+  return {found.input, found.weight, found.bias};
+}
+RmsNormGradients::Result gradients_on_cpu(const RmsNormGradients& op) {
+  const Gradients found(op, given_normal(op));
   return {found.input, found.weight};
 }
 
