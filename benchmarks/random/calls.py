@@ -516,7 +516,7 @@ def _norm(name: str) -> Callable[[Draw], Call]:
     is_rms, is_backward = "rms" in name, name.endswith("_backward")
 
     def family(d: Draw) -> Call:
-        # ATen's gradient of an RMS norm has no kernel for the CPU, and what is declined goes there.
+        # ATen has no kernel of RMS norm for the CPU. It composes others, with other strides, and no gradient that could be declined.
         is_composed = is_rms and d.device == "cpu"
         if is_composed:
             d.spoiled = -1
@@ -539,11 +539,11 @@ def _norm(name: str) -> Callable[[Draw], Call]:
                 return _norm_terms(signed(), dims, eps, is_rms)[1 + wanted if is_backward else 0]
             given = others[:-1] if is_backward else others
             norm = F.rms_norm if is_rms else F.layer_norm
-            if not is_backward:
-                return norm(x, of, *given, eps=eps)
-            leaves = [t.detach().requires_grad_() for t in (x, *given)]
-            found = torch.autograd.grad(norm(leaves[0], of, *leaves[1:], eps=eps), leaves, others[-1])[wanted]
-            return found.contiguous() if is_composed else found
+            leaves = [t.detach().requires_grad_(is_backward) for t in (x, *given)]
+            found = norm(leaves[0], of, *leaves[1:], eps=eps)
+            if is_backward:
+                found = torch.autograd.grad(found, leaves, others[-1])[wanted]
+            return found.clone(memory_format=torch.contiguous_format) if is_composed else found
 
         form = f"{name} over {dims}, eps {eps}{f', gradient {wanted}' if is_backward else ''}"
         return Call(form, call, views, differentiable=False)

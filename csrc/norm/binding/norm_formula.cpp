@@ -63,6 +63,11 @@ struct Gradients {
   }
 };
 
+// Also with the strides of a new tensor where a dimension has one element.
+Tensor contiguous(const Tensor& gradient) {
+  return gradient.defined() ? gradient.clone(at::MemoryFormat::Contiguous) : gradient;
+}
+
 template <typename Op>
 Tensor tangent_of_rows(const Op& op) {
   const auto compute = compute_type(op.input);
@@ -102,11 +107,11 @@ RmsNormGradients::Result gradients_by_aten(const RmsNormGradients& op) {
 
 LayerNormGradients::Result gradients_on_cpu(const LayerNormGradients& op) {
   const Gradients found(op, given_normal(op));
-  return {found.input, found.weight, found.bias};
+  return {contiguous(found.input), contiguous(found.weight), contiguous(found.bias)};
 }
 RmsNormGradients::Result gradients_on_cpu(const RmsNormGradients& op) {
   const Gradients found(op, given_normal(op));
-  return {found.input, found.weight};
+  return {contiguous(found.input), contiguous(found.weight)};
 }
 
 Tensor tangent_by_aten(const LayerNormRows& op) { return tangent_of_rows(op); }
