@@ -26,10 +26,9 @@ inline std::optional<at::IntArrayRef> concrete(c10::SymIntArrayRef sizes) {
   return c10::asIntArrayRefSlowOpt(sizes);
 }
 
-// A call whose arguments are supported, as `known` says, has these rows.
+// What a call normalises. `known` is kTaken if the arguments are supported.
 struct NormCall {
   Reason known = Reason::kUnsupported;
-  at::IntArrayRef shape;  // of what is normalised together
   policy::NormRows rows;
 };
 
@@ -58,7 +57,7 @@ inline NormCall norm_call(const Tensor& input, const auto& normalized_shape,
   const int64_t length = c10::multiply_integers(*shape);
   const policy::NormRows rows{input.numel() / length, length,
                               static_cast<int64_t>(input.element_size())};
-  return {rows.count <= kMaxIndex32 ? Reason::kTaken : Reason::kUnsupported, *shape, rows};
+  return {rows.count <= kMaxIndex32 ? Reason::kTaken : Reason::kUnsupported, rows};
 }
 
 // What policy says of a call that is supported.
@@ -111,8 +110,8 @@ struct FusedRmsNorm {
   }
 };
 
-// A gradient of a weight that is not given is an error in ATen. The kernels do not need `eps`:
-// autograd, which derives them from it, is above.
+// A gradient of a weight that is not given is an error in ATen. `eps` is 0, because only derivatives
+// of the gradients need it, and autograd lies above.
 struct NativeLayerNormBackward {
   using Aten = at::_ops::native_layer_norm_backward;
   static constexpr Operator kOperator = operator_named("native_layer_norm_backward");
