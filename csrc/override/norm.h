@@ -64,8 +64,7 @@ inline NormCall norm_call(const Tensor& input, const auto& normalized_shape,
 template <typename Policy>
 Reason decide_norm(const NormCall& call, Policy policy) {
   if (call.known != Reason::kTaken) return call.known;
-  return unless_always(
-      [&] { return unless_newer(kNewNorms, [&] { return policy(call.rows); }); });
+  return unless_always([&] { return unless_newer(kNewNorms, [&] { return policy(call.rows); }); });
 }
 
 // Whether a statistic has a value of each row, in any shape. Newer kernels of ATen flatten them.
@@ -110,8 +109,8 @@ struct FusedRmsNorm {
   }
 };
 
-// A gradient of a weight that is not given is an error in ATen. `eps` is 0, because only derivatives
-// of the gradients need it, and autograd lies above.
+// A gradient of a weight that is not given is an error in ATen. `eps` is 0, because only
+// derivatives of the gradients need it, and autograd lies above.
 struct NativeLayerNormBackward {
   using Aten = at::_ops::native_layer_norm_backward;
   static constexpr Operator kOperator = operator_named("native_layer_norm_backward");

@@ -99,7 +99,10 @@ def test_statistics(dtype, device):
     for _, x, dims in inputs(device, dtype):
         shape = x.shape[x.dim() - dims :]
         with override(device):
-            of_layer, of_rms = aten.native_layer_norm(x, shape, None, None, EPS), aten._fused_rms_norm(x, shape, None, None)
+            of_layer, of_rms = (
+                aten.native_layer_norm(x, shape, None, None, EPS),
+                aten._fused_rms_norm(x, shape, None, None),
+            )
         for found in (*of_layer[1:], of_rms[1]):
             assert found.shape == (*x.shape[: x.dim() - dims], *[1] * dims)
             assert found.dtype == statistic and found.is_contiguous()
@@ -130,7 +133,7 @@ def backward(name, x, weight, bias, mask):
 @each_device
 @pytest.mark.parametrize("name", NORMS)
 def test_masks(name, device):
-    """Gradients that are not wanted are undefined. The others are those of a call that wants all."""
+    """Gradients that are not wanted are undefined. A call that wants all has the same others."""
     x, weight, bias = (made(device, torch.float32, *shape) for shape in ((9, 40), (40,), (40,)))
     size = 3 if name == LAYER else 2
     with override(device):
@@ -191,7 +194,9 @@ def test_what_is_declined(form, device):
         if error is not None:
             assert repr(raised_by(call, x)) == repr(error)
         else:
-            for got, expected in zip(*([t] if isinstance(t, torch.Tensor) else t for t in (call(x), want)), strict=True):
+            for got, expected in zip(
+                *([t] if isinstance(t, torch.Tensor) else t for t in (call(x), want)), strict=True
+            ):
                 assert got is expected or torch.equal(got, expected)
     assert not any("taken" in calls.get(name, {}) for name in (LAYER, f"{LAYER}_backward")), calls
 

@@ -44,7 +44,9 @@ def test_reasons(reason, function):
 
 def gradients_of_norm(norm, x):
     leaves = x.clone().requires_grad_(), torch.ones(x.shape[-1:], requires_grad=True)
-    with contextlib.suppress(NotImplementedError):  # a declined gradient of an RMS norm, which ATen does not have for the CPU
+    with contextlib.suppress(
+        NotImplementedError
+    ):  # a declined gradient of an RMS norm, which ATen does not have for the CPU
         torch.autograd.grad(norm(leaves[0], x.shape[-1:], leaves[1]), leaves, x)
 
 

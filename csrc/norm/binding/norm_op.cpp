@@ -167,8 +167,8 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
               Meta<KernelOf<LayerNormGradients>(on_meta)>,
               Batched<gradients_vmap<LayerNormGradients>>>(m);
   register_op<RmsNormGradients, Cpu<gradients_cpu<RmsNormGradients>>,
-              Meta<KernelOf<RmsNormGradients>(on_meta)>,
-              Batched<gradients_vmap<RmsNormGradients>>>(m);
+              Meta<KernelOf<RmsNormGradients>(on_meta)>, Batched<gradients_vmap<RmsNormGradients>>>(
+      m);
 }
 
 }  // namespace

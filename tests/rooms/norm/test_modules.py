@@ -66,7 +66,12 @@ def test_errors(name):
 def test_they_are_traced_and_copied(name):
     theirs, ours = pair(name, (8,), {}, "cpu")
     x = torch.randn(2, 8)
-    for made in (copy.deepcopy(ours), torch.jit.trace(ours, x), torch.export.export(ours, (x,)).module(), torch.fx.symbolic_trace(ours)):
+    for made in (
+        copy.deepcopy(ours),
+        torch.jit.trace(ours, x),
+        torch.export.export(ours, (x,)).module(),
+        torch.fx.symbolic_trace(ours),
+    ):
         torch.testing.assert_close(made(x), theirs(x))
 
 
