@@ -15,23 +15,18 @@ at::DimVector last_dims(int64_t count) {
   return dims;
 }
 
+namespace {
+
+// A row's values as (x - mean) * rstd, differentiable in the input. The statistics are computed
+// from the input again, so that they have derivatives.
+struct Normal {
+  Tensor values, rstd;  // in the compute type
+};
+
 Normal normal_of(const Tensor& input, at::IntArrayRef dims, double eps, bool is_rms) {
   const Tensor x = input.to(compute_type(input));
   const Tensor centred = is_rms ? x : x.sub(x.mean(dims, /*keepdim=*/true));
   const Tensor rstd = centred.mul(centred).mean(dims, /*keepdim=*/true).add(eps).rsqrt();
-  return {centred.mul(rstd), rstd};
-}
-
-namespace {
-
-// The same from the statistics that a gradient gets, which have no derivatives.
-template <typename Op>
-Normal given_normal(const Op& op) {
-  const auto compute = compute_type(op.input);
-  const auto sizes = statistics_sizes(op.input, op.dims);
-  const Tensor rstd = op.rstd.to(compute).reshape_symint(sizes);
-  Tensor centred = op.input.to(compute);
-  if constexpr (!Op::kIsRms) centred = centred.sub(op.mean.to(compute).reshape_symint(sizes));
   return {centred.mul(rstd), rstd};
 }
 
@@ -62,6 +57,17 @@ struct Gradients {
     if (op.mask.back() && !Op::kIsRms) bias = over_rows(grad);
   }
 };
+
+// What normal_of() returns, from the statistics that a gradient gets. These have no derivatives.
+template <typename Op>
+Normal given_normal(const Op& op) {
+  const auto compute = compute_type(op.input);
+  const auto sizes = statistics_sizes(op.input, op.dims);
+  const Tensor rstd = op.rstd.to(compute).reshape_symint(sizes);
+  Tensor centred = op.input.to(compute);
+  if constexpr (!Op::kIsRms) centred = centred.sub(op.mean.to(compute).reshape_symint(sizes));
+  return {centred.mul(rstd), rstd};
+}
 
 // Also with the strides of a new tensor where a dimension has one element.
 Tensor contiguous(const Tensor& gradient) {

@@ -5,14 +5,6 @@
 
 namespace gpuopt::norm {
 
-// A row's values as (x - mean) * rstd, differentiable in the input. The statistics are computed
-// from the input again, so that they have derivatives.
-struct Normal {
-  Tensor values, rstd;  // in the compute type
-};
-
-Normal normal_of(const Tensor& input, at::IntArrayRef dims, double eps, bool is_rms);
-
 // The last `count` dimensions, as negative numbers.
 at::DimVector last_dims(int64_t count);
 
