@@ -17,6 +17,8 @@ from ..support.compare import Failures, different_metadata, raised_by
 from ..support.overriding import counted, nothing_is_left, override  # noqa: F401
 from ..support.params import each_device
 
+pytestmark = pytest.mark.torch_version
+
 aten = torch.ops.aten
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
