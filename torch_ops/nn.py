@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from torch_ops.conv1d import conv1d, conv_transpose1d
+from torch_ops.norm import layer_norm, rms_norm
 from torch_ops.upsample import upsample_nearest2d, upsample_nearest_exact2d
 
-__all__ = ["Conv1d", "ConvTranspose1d", "Upsample", "UpsampleNearest2d"]
+__all__ = ["Conv1d", "ConvTranspose1d", "LayerNorm", "RMSNorm", "Upsample", "UpsampleNearest2d"]
 
 UpsampleMode = Literal["nearest", "nearest-exact"]
 
@@ -54,6 +55,32 @@ class ConvTranspose1d(torch.nn.ConvTranspose1d):
         return conv_transpose1d(
             input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
         )
+
+
+class LayerNorm(torch.nn.LayerNorm):
+    """Layer norm by :func:`torch_ops.layer_norm`, a drop-in replacement for :class:`torch.nn.LayerNorm`.
+
+    Arguments, attributes, initialisation, ``state_dict`` and results are the same. Parameters may be float32 beside inputs of float16
+    and bfloat16.
+
+    ``torch.jit.trace``, ``torch.compile`` and ``torch.export`` support the module. ``torch.jit.script`` does not.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(torch.nn.RMSNorm):
+    """RMS norm by :func:`torch_ops.rms_norm`, a drop-in replacement for :class:`torch.nn.RMSNorm`.
+
+    Arguments, attributes, initialisation, ``state_dict`` and results are the same. A float32 weight beside inputs of float16 and
+    bfloat16 is one kernel, too. PyTorch composes that of eight operators.
+
+    ``torch.jit.trace``, ``torch.compile`` and ``torch.export`` support the module. ``torch.jit.script`` does not.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
 
 class UpsampleNearest2d(torch.nn.Upsample):

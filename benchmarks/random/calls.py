@@ -492,6 +492,65 @@ def convolution(d: Draw) -> Call:
     return Call(form, call, views)
 
 
+# ---------------------------------------------------------------- norms
+
+
+def _norm_terms(operands: list[torch.Tensor], dims: int, eps: float, is_rms: bool) -> list[torch.Tensor]:
+    """The result and the gradients of input, weight and bias, with the sizes of all terms instead of their sums."""
+    x, weight, bias, grad = (None if t is None else t.to(torch.promote_types(t.dtype, torch.float64)) for t in operands)
+    over, outer = tuple(range(-dims, 0)), tuple(range(x.dim() - dims))
+    mean = 0 if is_rms else x.mean(over, keepdim=True)
+    rstd = ((x - mean).abs().square().mean(over, keepdim=True) + eps).rsqrt()
+    normal = (x.abs() + (0 if is_rms else x.abs().mean(over, keepdim=True))) * rstd
+    result = normal if weight is None else normal * weight.abs()
+    result = result if bias is None else result + bias.abs()
+    if grad is None:
+        return [result]
+    scaled = grad.abs() if weight is None else grad.abs() * weight.abs()
+    of_x = rstd * (scaled + scaled.mean(over, keepdim=True) + normal * (scaled * normal).mean(over, keepdim=True))
+    terms = grad.abs() * normal, grad.abs()
+    return [result, of_x, *(t.sum(outer) if outer else t for t in terms)]
+
+
+def _norm(name: str) -> Callable[[Draw], Call]:
+    is_rms, is_backward = "rms" in name, name.endswith("_backward")
+
+    def family(d: Draw) -> Call:
+        # ATen has no kernel of RMS norm for the CPU. It composes others, with other strides, and no gradient that could be declined.
+        is_composed = is_rms and d.device == "cpu"
+        if is_composed:
+            d.spoiled = -1
+        shape = d.shape(1, 5)
+        shape = tuple(max(n, 1) for n in shape) if is_composed else shape
+        dims, eps, dtype = d.randint(1, min(len(shape), 3)), d.choice((1e-5, 1e-3, 0.1)), d.choice(d.floating)
+        x, of = d.operand(shape, dtype), shape[len(shape) - dims :]
+        parameters = [d.operand(of, dtype) for _ in range(d.choice((0, 1, 1) if is_rms else (0, 1, 2, 2)))]
+        views = [x, *parameters, *([d.operand(shape, dtype)] if is_backward else [])]
+        wanted = d.randrange(1 + len(parameters))
+
+        def signed() -> list[torch.Tensor | None]:
+            """Operands in all positions. An absolute call has lost the signs, which decide about the variance."""
+            tensors = [view.tensor(view.buffer) for view in views]
+            grad = tensors.pop() if is_backward else None
+            return [*(tensors + [None, None])[:3], grad]
+
+        def call(a, x, *others):
+            if a.absolute:
+                return _norm_terms(signed(), dims, eps, is_rms)[1 + wanted if is_backward else 0]
+            given = others[:-1] if is_backward else others
+            norm = F.rms_norm if is_rms else F.layer_norm
+            leaves = [t.detach().requires_grad_(is_backward) for t in (x, *given)]
+            found = norm(leaves[0], of, *leaves[1:], eps=eps)
+            if is_backward:
+                found = torch.autograd.grad(found, leaves, others[-1])[wanted]
+            return found.clone(memory_format=torch.contiguous_format) if is_composed else found
+
+        form = f"{name} over {dims}, eps {eps}{f', gradient {wanted}' if is_backward else ''}"
+        return Call(form, call, views, differentiable=False)
+
+    return family
+
+
 FAMILIES: dict[str, Callable[[Draw], Call]] = {
     "copy_": copy_,
     "clone": clone,
@@ -515,4 +574,6 @@ FAMILIES: dict[str, Callable[[Draw], Call]] = {
     "convolution": convolution,
     "dot": _dot("dot"),
     "vdot": _dot("vdot"),
+    **{name: _norm(name) for name in ("native_layer_norm", "_fused_rms_norm")},
+    **{f"{name}_backward": _norm(f"{name}_backward") for name in ("native_layer_norm", "_fused_rms_norm")},
 }

@@ -15,6 +15,7 @@ constexpr bool has_torch(int minor) {
 constexpr bool kNewRowAdditions = has_torch(13);  // by bulk reductions in memory
 constexpr bool kNewTransposes = has_torch(15);    // in tiles
 constexpr bool kNewExtrema = has_torch(15);       // of amax and amin, by bulk copies
+constexpr bool kNewNorms = has_torch(12);         // of RMS norm, in Python; of layer norm perhaps
 constexpr bool kDeterministicScans = has_torch(15);
 
 // What policy says, unless ATen's kernel is another one than policy was measured with.

@@ -41,6 +41,10 @@ constexpr std::array kOperatorNames{
     "sparse_sampled_addmm",
     "_sparse_mm_reduce_impl",
     "_sparse_mm_reduce_impl_backward",
+    "native_layer_norm",
+    "native_layer_norm_backward",
+    "_fused_rms_norm",
+    "_fused_rms_norm_backward",
     "matmul",  // in 3xTF32, on request alone
 };
 

@@ -16,6 +16,7 @@
 #include "override/index_select.h"
 #include "override/matmul.h"
 #include "override/mul.h"
+#include "override/norm.h"
 #include "override/reduce.h"
 #include "override/replacement.h"
 #include "override/scatter_reduce.h"
@@ -48,6 +49,7 @@ std::vector<Entry>& entries() {
                  EmbeddingDenseBackward, IndexSelect, Cumsum, Convolution, ConvolutionBackward, Dot,
                  Vdot, Copy, SegmentReduce, SegmentReduceBackward, SparseMm, SparseAddmm,
                  SparseAddmmOut, SparseSampledAddmm, SparseMmReduce, SparseMmReduceBackward,
+                 NativeLayerNorm, NativeLayerNormBackward, FusedRmsNorm, FusedRmsNormBackward,
                  DenseMm, DenseMmOut, DenseBmm, DenseBmmOut, DenseAddmm, DenseAddmmOut>());
   return all;
 }

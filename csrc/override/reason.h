@@ -14,7 +14,7 @@ enum class Reason : uint8_t {
   kDtype,         // a dtype that no measurement covers, or that gpuopt does not support
   kAtenIsFaster,  // ATen's kernel is at the limit, or the plan chooses it
   kUnsupported,   // arguments that gpuopt does not support, or that ATen refuses
-  kNotMeasured,   // ATen's kernel is newer than the measurements (newer_aten.h)
+  kNotMeasured,   // no measurement covers the form, or ATen's kernel is newer (newer_aten.h)
 };
 
 constexpr std::array<const char*, 7> kReasonNames{

@@ -110,11 +110,9 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
   }
 
   static void find_beneath(c10::DispatchKey key) {
-    if constexpr (requires { Op::kSparseCsr; }) {
-      if (!handle().hasComputedKernelForDispatchKey(key)) {
-        beneath = nullptr;
-        return;
-      }
+    if (!handle().hasComputedKernelForDispatchKey(key)) {
+      beneath = nullptr;
+      return;
     }
     keep_beneath(computed_kernel(handle(), key));
   }
@@ -134,11 +132,9 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
 
   static Result call_beneath(c10::DispatchKeySet keys, Args... args) {
     const c10::KernelFunction* found = beneath.load(std::memory_order_acquire);
-    if constexpr (requires { Op::kSparseCsr; }) {
-      TORCH_CHECK_NOT_IMPLEMENTED(found != nullptr, "Could not run '", Op::Aten::name,
-                                  "' with these arguments: PyTorch has no kernel for '",
-                                  key_for(settings.key), "'", taken_text());
-    }
+    TORCH_CHECK_NOT_IMPLEMENTED(found != nullptr, "Could not run '", Op::Aten::name,
+                                "' with these arguments: PyTorch has no kernel for '",
+                                key_for(settings.key), "'", taken_text());
     return found->template call<Result, Args...>(handle(), keys, std::forward<Args>(args)...);
   }
 

@@ -18,20 +18,24 @@ Model = TypeVar("Model", bound=torch.nn.Module)
 _COUNTERPARTS = {
     torch.nn.Conv1d: nn.Conv1d,
     torch.nn.ConvTranspose1d: nn.ConvTranspose1d,
+    torch.nn.LayerNorm: nn.LayerNorm,
+    torch.nn.RMSNorm: nn.RMSNorm,
     torch.nn.Upsample: nn.Upsample,
 }
 _CHANNELS_LAST = {
+    **_COUNTERPARTS,
     torch.nn.Conv1d: modules.Conv1d,
     nn.Conv1d: modules.Conv1d,
     torch.nn.ConvTranspose1d: modules.ConvTranspose1d,
     nn.ConvTranspose1d: modules.ConvTranspose1d,
-    torch.nn.Upsample: nn.Upsample,
 }
 _ORIGINALS = {
     nn.Conv1d: torch.nn.Conv1d,
     nn.ConvTranspose1d: torch.nn.ConvTranspose1d,
     modules.Conv1d: torch.nn.Conv1d,
     modules.ConvTranspose1d: torch.nn.ConvTranspose1d,
+    nn.LayerNorm: torch.nn.LayerNorm,
+    nn.RMSNorm: torch.nn.RMSNorm,
     nn.Upsample: torch.nn.Upsample,
     nn.UpsampleNearest2d: torch.nn.Upsample,
 }
@@ -52,6 +56,8 @@ def convert(
     ======================================  ===========================================================
     :class:`torch.nn.Conv1d`                :class:`torch_ops.nn.Conv1d`
     :class:`torch.nn.ConvTranspose1d`       :class:`torch_ops.nn.ConvTranspose1d`
+    :class:`torch.nn.LayerNorm`             :class:`torch_ops.nn.LayerNorm`
+    :class:`torch.nn.RMSNorm`               :class:`torch_ops.nn.RMSNorm`
     :class:`torch.nn.Upsample`, if its      :class:`torch_ops.nn.Upsample`, which leaves inputs that
     mode is nearest or nearest-exact        are not 4-D to PyTorch
     ======================================  ===========================================================

@@ -2,6 +2,7 @@
 // functions.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "binding/check.h"
@@ -12,6 +13,12 @@ namespace gpuopt::norm {
 // The dtype of statistics and of all arithmetic.
 inline at::ScalarType compute_type(const at::Tensor& input) {
   return input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// The epsilon of an RMS norm without one.
+inline double default_eps(const at::Tensor& input) {
+  return compute_type(input) == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                            : std::numeric_limits<float>::epsilon();
 }
 
 inline void check_input(const char* op, const at::Tensor& input) {

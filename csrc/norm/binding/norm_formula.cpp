@@ -34,10 +34,9 @@ template <typename Op>
 struct Gradients {
   Tensor input, weight, bias;
 
-  explicit Gradients(const Op& op) {
+  Gradients(const Op& op, const Normal& normal) {
     const auto compute = compute_type(op.input);
     const at::DimVector dims = last_dims(op.dims);
-    const Normal normal = normal_of(op.input, dims, op.eps, Op::kIsRms);
     const Tensor grad = op.grad.to(compute);
     if (op.mask[0]) {
       const Tensor scaled = is_given(op.weight) ? grad.mul(op.weight->to(compute)) : grad;
@@ -58,6 +57,22 @@ struct Gradients {
     if (op.mask.back() && !Op::kIsRms) bias = over_rows(grad);
   }
 };
+
+// What normal_of() returns, from the statistics that a gradient gets. These have no derivatives.
+template <typename Op>
+Normal given_normal(const Op& op) {
+  const auto compute = compute_type(op.input);
+  const auto sizes = statistics_sizes(op.input, op.dims);
+  const Tensor rstd = op.rstd.to(compute).reshape_symint(sizes);
+  Tensor centred = op.input.to(compute);
+  if constexpr (!Op::kIsRms) centred = centred.sub(op.mean.to(compute).reshape_symint(sizes));
+  return {centred.mul(rstd), rstd};
+}
+
+// Also with the strides of a new tensor where a dimension has one element.
+Tensor contiguous(const Tensor& gradient) {
+  return gradient.defined() ? gradient.clone(at::MemoryFormat::Contiguous) : gradient;
+}
 
 template <typename Op>
 Tensor tangent_of_rows(const Op& op) {
@@ -88,12 +103,21 @@ Tensor tangent_of_rows(const Op& op) {
 }  // namespace
 
 LayerNormGradients::Result gradients_by_aten(const LayerNormGradients& op) {
-  const Gradients found(op);
+  const Gradients found(op, normal_of(op.input, last_dims(op.dims), op.eps, /*is_rms=*/false));
   return {found.input, found.weight, found.bias};
 }
 RmsNormGradients::Result gradients_by_aten(const RmsNormGradients& op) {
-  const Gradients found(op);
+  const Gradients found(op, normal_of(op.input, last_dims(op.dims), op.eps, /*is_rms=*/true));
   return {found.input, found.weight};
+}
+
+LayerNormGradients::Result gradients_on_cpu(const LayerNormGradients& op) {
+  const Gradients found(op, given_normal(op));
+  return {contiguous(found.input), contiguous(found.weight), contiguous(found.bias)};
+}
+RmsNormGradients::Result gradients_on_cpu(const RmsNormGradients& op) {
+  const Gradients found(op, given_normal(op));
+  return {contiguous(found.input), contiguous(found.weight)};
 }
 
 Tensor tangent_by_aten(const LayerNormRows& op) { return tangent_of_rows(op); }

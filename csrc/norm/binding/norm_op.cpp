@@ -1,8 +1,6 @@
 // Layer norm and RMS norm: schemas, and the kernels for CPU, Meta and vmap.
 #include <ATen/ATen.h>
 
-#include <limits>
-
 #include "binding/autocast.h"
 #include "binding/vmap.h"
 #include "norm/binding/norm_formula.h"
@@ -47,10 +45,8 @@ Tensor rms_norm(const RmsNorm& op) {
                     op.shape.size(), ", got shape ", op.input.sym_sizes());
   const int64_t dims = check_shape(name, op.input, op.shape);
   check_parameters(name, op.input, op.weight, std::nullopt, op.shape);
-  const double least = compute_type(op.input) == at::kDouble
-                           ? std::numeric_limits<double>::epsilon()
-                           : std::numeric_limits<float>::epsilon();
-  return std::get<0>(call(RmsNormRows{op.input, op.weight, dims, op.eps.value_or(least)}));
+  const double eps = op.eps.value_or(default_eps(op.input));
+  return std::get<0>(call(RmsNormRows{op.input, op.weight, dims, eps}));
 }
 
 // ---------------------------------------------------------------- CPU: ATen's operators
@@ -78,9 +74,9 @@ RmsNormRows::Result on_cpu(const RmsNormRows& op) {
 }
 
 template <typename Op>
-typename Op::Result gradients_checked(const Op& op) {
+typename Op::Result gradients_cpu(const Op& op) {
   check(op);
-  return gradients_by_aten(op);
+  return gradients_on_cpu(op);
 }
 
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
@@ -154,6 +150,12 @@ typename Op::Result rows_vmap(const Op& op, const VmapLevel& level, const SymInt
 
 // The gradients of the weights differ from example to example, so vmap can't fold the examples of
 // the backward.
+template <typename Op>
+typename Op::Result gradients_vmap(const Op& op) {
+  check(op);
+  return gradients_by_aten(op);
+}
+
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   register_op<LayerNorm, Composite<layer_norm>>(m);
   register_op<RmsNorm, Composite<rms_norm>>(m);
@@ -161,12 +163,12 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
               Meta<KernelOf<LayerNormRows>(on_meta)>, Vmap<rows_vmap<LayerNormRows>>>(m);
   register_op<RmsNormRows, Cpu<KernelOf<RmsNormRows>(on_cpu)>, Meta<KernelOf<RmsNormRows>(on_meta)>,
               Vmap<rows_vmap<RmsNormRows>>>(m);
-  register_op<LayerNormGradients, Cpu<gradients_checked<LayerNormGradients>>,
+  register_op<LayerNormGradients, Cpu<gradients_cpu<LayerNormGradients>>,
               Meta<KernelOf<LayerNormGradients>(on_meta)>,
-              Batched<gradients_checked<LayerNormGradients>>>(m);
-  register_op<RmsNormGradients, Cpu<gradients_checked<RmsNormGradients>>,
-              Meta<KernelOf<RmsNormGradients>(on_meta)>,
-              Batched<gradients_checked<RmsNormGradients>>>(m);
+              Batched<gradients_vmap<LayerNormGradients>>>(m);
+  register_op<RmsNormGradients, Cpu<gradients_cpu<RmsNormGradients>>,
+              Meta<KernelOf<RmsNormGradients>(on_meta)>, Batched<gradients_vmap<RmsNormGradients>>>(
+      m);
 }
 
 }  // namespace

@@ -81,6 +81,14 @@ int64_t cumsum_reason(int64_t values, int64_t length, int64_t item) {
   return number_of(policy::cumsum(values, length, item));
 }
 
+int64_t norm_reason(int64_t count, int64_t length, int64_t item) {
+  return number_of(policy::norm({count, length, item}));
+}
+
+int64_t norm_backward_reason(int64_t count, int64_t length, int64_t item, bool wants_both) {
+  return number_of(policy::norm_backward({count, length, item}, wants_both));
+}
+
 int64_t segment_reduce_reason(int64_t features, int64_t results, int64_t bytes) {
   return number_of(policy::segment_reduce(features, results, bytes));
 }

@@ -259,6 +259,30 @@ def test_estimated_decisions(policy):
     assert policy.sparse_sum_reason(*long(0, 42, 2)) == taken
 
 
+def test_decisions_about_norms(policy):
+    """Rows of models are taken, and what is small or as fast in ATen's kernels is declined. Pairs are of float32 and of a half type."""
+    taken, size, aten, unmeasured = 0, 2, 4, 6
+    for rows, length, forward, backward in (
+        (65536, 96, (taken, taken), (taken, taken)),
+        (16384, 768, (taken, taken), (taken, taken)),
+        (512, 768, (size, size), (size, size)),
+        (8192, 16, (taken, taken), (taken, taken)),
+        (128, 4096, (taken, taken), (size, size)),
+        (8, 4096, (size, size), (size, size)),
+        (16384, 2041, (taken, taken), (taken, aten)),
+        (65536, 197, (taken, taken), (taken, taken)),
+        (4096, 8192, (taken, taken), (taken, taken)),
+        (2048, 12288, (taken, taken), (aten, taken)),
+        (1024, 32768, (aten, taken), (aten, taken)),
+        (1024, 65536, (aten, aten), (aten, taken)),
+        (64, 262144, (taken, taken), (taken, taken)),
+    ):
+        for item, decided, of_gradient in zip((4, 2), forward, backward, strict=True):
+            assert policy.norm_reason(*long(rows, length, item)) == decided, (rows, length, item)
+            assert policy.norm_backward_reason(*long(rows, length, item), True) == of_gradient, (rows, length, item)
+    assert policy.norm_backward_reason(*long(65536, 96, 4), False) == unmeasured
+
+
 def permutations():
     """Sizes, strides of the result, strides of the input: dense results, and inputs with and without gaps."""
     for sizes in ((3, 4), (2, 3, 4), (1, 3, 4), (2, 3, 4, 5), (2, 1, 3, 4), (2, 2, 3, 2, 2)):
