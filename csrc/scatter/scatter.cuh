@@ -149,6 +149,7 @@ struct Found {
     __shared__ uint32_t of_warps[kThreads / 32];
     // Adds 1 to begins[bin] for each word. Words of a warp with one bin are added at once.
     const auto for_words = [&](auto&& take) {
+#pragma unroll 1
       for (uint32_t from = threadIdx.x - lane; from < count; from += kThreads) {
         const uint32_t word = from + lane < count ? words[from + lane] : ~0u, row = word >> 16;
         const uint32_t alike = __match_any_sync(0xffffffffu, row);
@@ -173,6 +174,7 @@ struct Found {
     }
     if (lane == 31) of_warps[warp] = end;
     __syncthreads();
+#pragma unroll 1
     for (uint32_t i = 0; i < warp; ++i) end += of_warps[i];
     begins[threadIdx.x] = end - length;
     __syncthreads();
@@ -220,7 +222,7 @@ struct Found {
 
 // Slices that a thread has in flight. Large states leave registers for fewer.
 template <typename State>
-constexpr int kUnroll = sizeof(State) > 64 ? 2 : 4;
+constexpr int kUnroll = sizeof(State) > 64 ? 2 : sizeof(State) > 16 ? 3 : 4;
 
 // A block has `rows` bins. Its threads have a unit each of some slices of a bin: neighbouring
 // threads of a warp share a bin, and all threads of the block a long one. Parts are added in the

@@ -54,7 +54,7 @@ class TileMemory {
   // Copies the rows of entries to shared memory, from where row_of(entry) says. A barrier ends it.
   template <typename T, typename RowOf>
   __device__ __forceinline__ const T* gather(int32_t entries, int32_t width, RowOf&& row_of) {
-    constexpr int U = 8;
+    constexpr int U = sizeof(T) == 8 ? 4 : 8;
     T* const to = take<T>(entries * width);
     for (int32_t entry = static_cast<int32_t>(threadIdx.x); entry < entries;
          entry += U * kThreads) {
