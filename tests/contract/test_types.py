@@ -57,7 +57,7 @@ CALLS = {
     "group_by": {"index": _INDEX, "bins": 3},
     "index_add": {"input": _MATRIX, "dim": 0, "index": _INDEX, "source": _MATRIX, "alpha": 1, "out": torch.empty(3, 4)},
     "index_add_": {"input": torch.ones(3, 4), "dim": 0, "index": _INDEX, "source": _MATRIX, "alpha": 1},
-    "instance_norm": {**_BATCH_NORM, "input": _MATRIX[None]},
+    "instance_norm": {**_BATCH_NORM, "input": torch.ones(2, 4, 3)},
     "index_select": {"input": _MATRIX, "dim": 0, "index": _INDEX},
     "layer_norm": {"input": _MATRIX, "normalized_shape": 4, "weight": torch.ones(4), "bias": torch.ones(4)},
     "linear_recurrence": {"a": _MATRIX, "b": _MATRIX, "dim": 0, "initial": torch.ones(4)},

@@ -17,9 +17,9 @@ inline void check_rank(const char* op, const Tensor& input) {
               input.sym_sizes());
 }
 
-inline void check_groups(const char* op, const Tensor& input, int64_t groups) {
+inline void check_groups(const char* op, const Tensor& input, const c10::SymInt& groups) {
   check_rank(op, input);
-  TORCH_CHECK(groups > 0, op, ": num_groups must be positive: expected at least 1, got ", groups);
+  TORCH_CHECK(TORCH_GUARD_OR_TRUE(groups.sym_gt(0)), op, ": num_groups must be positive: expected at least 1, got ", groups);
   TORCH_CHECK(TORCH_GUARD_OR_TRUE((input.sym_size(1) % groups).sym_eq(0)), op,
               ": num_groups must divide the channels of input: expected a divisor of ",
               input.sym_size(1), ", got ", groups);

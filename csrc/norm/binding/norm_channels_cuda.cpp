@@ -38,7 +38,7 @@ Channels channels_of(const char* name, const Op& op, bool is_last) {
   if constexpr (Op::kIsBatch) {
     shape.groups = shape.channels;
   } else {
-    shape.groups = op.groups;
+    shape.groups = op.groups.expect_int();
   }
   TORCH_CHECK(shape.samples * shape.channels <= kMaxIndex32, name,
               ": input must have fewer than 2^31 channels of samples: expected at most ",
@@ -59,7 +59,7 @@ BatchNormChannels::Result normalize_by_kernels(const Op& op) {
   const auto options = op.input.options().dtype(compute_type(op.input));
   const bool is_running = has_given_statistics(op);
   at::DimVector sizes;
-  if constexpr (!Op::kIsBatch) sizes.assign({op.input.size(0), op.groups});
+  if constexpr (!Op::kIsBatch) sizes.assign({op.input.size(0), op.groups.expect_int()});
   if constexpr (Op::kIsBatch) sizes.assign({op.input.size(1)});
   const Tensor mean = unfilled(sizes, options), rstd = unfilled(sizes, options);
   Tensor variance;

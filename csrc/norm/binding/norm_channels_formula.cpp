@@ -86,8 +86,8 @@ ChannelNormal forward_formula(const Op& op) {
                       normal.rstd.reshape_symint(sizes), Tensor()};
   if (Op::kIsBatch && normal.squares.defined()) {
     const SymInt count = view.sizes[0] * view.sizes[3];
-    const Tensor all = at::full_symint({}, 1, normal.squares.options()).mul(count);
-    found.variance = normal.squares.reshape_symint(sizes).mul(all).div(all.sub(1));
+    found.variance =
+        normal.squares.reshape_symint(sizes).mul(at::Scalar(count)).div(at::Scalar(count - 1));
   } else if (Op::kIsBatch) {
     found.variance = at::empty({0}, normal.mean.options());
   }

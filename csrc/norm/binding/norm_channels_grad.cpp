@@ -10,7 +10,7 @@ using namespace autograd_names;
 template <typename Rows, typename Gradients>
 struct ChannelNormNode : GradNode {
   // The number of groups, or whether the statistics are of the input.
-  using Kind = std::conditional_t<Rows::kIsBatch, bool, int64_t>;
+  using Kind = std::conditional_t<Rows::kIsBatch, bool, c10::SymInt>;
 
   explicit ChannelNormNode(const Rows& op)
       : GradNode(op.input, op.weight, op.bias),

@@ -78,8 +78,7 @@ Tensor instance_norm(const InstanceNorm& op) {
   }
   const SymInt samples = op.input.sym_size(0), channels = op.input.sym_size(1);
   if (!is_given(op.running_mean)) {
-    return std::get<0>(call(GroupNormGroups{op.input, op.weight, op.bias,
-                                            channels.guard_int(__FILE__, __LINE__), op.eps}));
+    return std::get<0>(call(GroupNormGroups{op.input, op.weight, op.bias, channels, op.eps}));
   }
   auto sizes = op.input.sym_sizes().vec();
   sizes[0] = 1;
@@ -101,14 +100,56 @@ Tensor instance_norm(const InstanceNorm& op) {
 // ---------------------------------------------------------------- CPU and vmap
 
 template <typename Op>
-typename Op::Result channels_by_aten(const Op& op) {
-  check_channel_norm(op);
-  const auto [out, mean, rstd, variance] = normalized_by_aten(op);
+typename Op::Result result_of(const ChannelNormal& found) {
   if constexpr (Op::kIsBatch) {
-    return {out, mean, rstd, variance};
+    return {found.out, found.mean, found.rstd, found.variance};
   } else {
-    return {out, mean, rstd};
+    return {found.out, found.mean, found.rstd};
   }
+}
+
+template <typename Op>
+typename Op::Result channels_by_formula(const Op& op) {
+  check_channel_norm(op);
+  return result_of<Op>(normalized_by_aten(op));
+}
+
+ChannelNormal normalized_on_cpu(const GroupNormGroups& op, const Tensor& input,
+                                const TensorOption& weight, const TensorOption& bias) {
+  const int64_t samples = input.size(0), channels = input.size(1);
+  const auto [out, mean, rstd] =
+      at::native_group_norm(input, weight, bias, samples, channels,
+                            input.numel() / (samples * channels), op.groups.expect_int(), op.eps);
+  return {out, mean, rstd, Tensor()};
+}
+ChannelNormal normalized_on_cpu(const BatchNormChannels& op, const Tensor& input,
+                                const TensorOption& weight, const TensorOption& bias) {
+  if (has_given_statistics(op)) {
+    const Tensor mean = op.mean->to(input.scalar_type()),
+                 variance = op.variance->to(input.scalar_type());
+    const Tensor out = std::get<0>(at::native_batch_norm(input, weight, bias, mean, variance,
+                                                         /*training=*/false, 0, op.eps));
+    return {out, mean.clone(), variance.add(op.eps).rsqrt(), at::empty({0}, mean.options())};
+  }
+  const auto [out, mean, rstd] = at::native_batch_norm(
+      input, weight, bias, std::nullopt, std::nullopt, /*training=*/true, 0, op.eps);
+  at::DimVector dims{0};
+  for (int64_t d = 2; d < input.dim(); ++d) dims.push_back(d);
+  return {out, mean, rstd, input.var(dims, /*unbiased=*/true)};
+}
+
+template <typename Op>
+typename Op::Result channels_on_cpu(const Op& op) {
+  if (op.input.numel() == 0) return channels_by_formula(op);
+  check_channel_norm(op);
+  const auto dtype = op.input.scalar_type(), compute = compute_type(op.input);
+  const auto cast = [&](const TensorOption& tensor) {
+    return is_given(tensor) ? TensorOption(tensor->to(compute)) : std::nullopt;
+  };
+  const Tensor input = op.input.to(compute).contiguous(op.input.suggest_memory_format());
+  ChannelNormal found = normalized_on_cpu(op, input, cast(op.weight), cast(op.bias));
+  found.out = laid_out_as(found.out.to(dtype), op.input);
+  return result_of<Op>(found);
 }
 
 template <typename Op>
@@ -153,23 +194,25 @@ typename Op::Result channel_gradients_meta(const Op& op) {
           of_channels(op.mask[2])};
 }
 
-template <typename Op, auto by_aten, auto on_meta>
-void register_channel_op(torch::Library& m) {
-  register_op<Op, Cpu<by_aten>, Meta<on_meta>, Batched<by_aten>>(m);
+template <typename Op>
+void register_channels(torch::Library& m) {
+  register_op<Op, Cpu<channels_on_cpu<Op>>, Meta<channels_meta<Op>>,
+              Batched<channels_by_formula<Op>>>(m);
+}
+template <typename Op>
+void register_channel_gradients(torch::Library& m) {
+  register_op<Op, Cpu<channel_gradients_by_aten<Op>>, Meta<channel_gradients_meta<Op>>,
+              Batched<channel_gradients_by_aten<Op>>>(m);
 }
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   register_op<GroupNorm, Composite<group_norm>>(m);
   register_op<BatchNorm, Composite<batch_norm>>(m);
   register_op<InstanceNorm, Composite<instance_norm>>(m);
-  register_channel_op<GroupNormGroups, channels_by_aten<GroupNormGroups>,
-                      channels_meta<GroupNormGroups>>(m);
-  register_channel_op<BatchNormChannels, channels_by_aten<BatchNormChannels>,
-                      channels_meta<BatchNormChannels>>(m);
-  register_channel_op<GroupNormGradients, channel_gradients_by_aten<GroupNormGradients>,
-                      channel_gradients_meta<GroupNormGradients>>(m);
-  register_channel_op<BatchNormGradients, channel_gradients_by_aten<BatchNormGradients>,
-                      channel_gradients_meta<BatchNormGradients>>(m);
+  register_channels<GroupNormGroups>(m);
+  register_channels<BatchNormChannels>(m);
+  register_channel_gradients<GroupNormGradients>(m);
+  register_channel_gradients<BatchNormGradients>(m);
 }
 
 }  // namespace

@@ -14,18 +14,20 @@ using at::Tensor;
 struct GroupNorm {
   using Result = Tensor;
   static constexpr std::string_view kSchema =
-      "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float "
+      "group_norm(Tensor input, SymInt num_groups, Tensor? weight=None, Tensor? bias=None, float "
       "eps=1e-05) -> Tensor";
   const Tensor& input;
-  int64_t groups;
+  c10::SymInt groups;
   const TensorOption &weight, &bias;
   double eps;
 };
 
+// As in ATen's schema, no argument says that the running statistics are written: the operator is made
+// of others, which say it.
 struct BatchNorm {
   using Result = Tensor;
   static constexpr std::string_view kSchema =
-      "batch_norm(Tensor input, Tensor(a!)? running_mean=None, Tensor(b!)? running_var=None, "
+      "batch_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
       "Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float "
       "eps=1e-05) -> Tensor";
   const Tensor& input;
@@ -37,7 +39,7 @@ struct BatchNorm {
 struct InstanceNorm {
   using Result = Tensor;
   static constexpr std::string_view kSchema =
-      "instance_norm(Tensor input, Tensor(a!)? running_mean=None, Tensor(b!)? running_var=None, "
+      "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
       "Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, "
       "float eps=1e-05) -> Tensor";
   const Tensor& input;
@@ -52,12 +54,12 @@ struct InstanceNorm {
 struct GroupNormGroups {
   using Result = std::tuple<Tensor, Tensor, Tensor>;  // out, mean, rstd
   static constexpr std::string_view kSchema =
-      "_group_norm(Tensor input, Tensor? weight, Tensor? bias, int num_groups, float eps) -> "
+      "_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt num_groups, float eps) -> "
       "(Tensor, Tensor, Tensor)";
   static constexpr bool kIsBatch = false;
   const Tensor& input;
   const TensorOption &weight, &bias;
-  int64_t groups;
+  c10::SymInt groups;
   double eps;
 };
 
@@ -80,11 +82,11 @@ struct GroupNormGradients {
   using Result = std::tuple<Tensor, Tensor, Tensor>;
   static constexpr std::string_view kSchema =
       "_group_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
-      "int num_groups, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)";
+      "SymInt num_groups, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)";
   static constexpr bool kIsBatch = false;
   const Tensor &grad, &input, &mean, &rstd;
   const TensorOption& weight;
-  int64_t groups;
+  c10::SymInt groups;
   double eps;
   std::array<bool, 3> mask;
 };
