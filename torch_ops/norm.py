@@ -124,7 +124,9 @@ def group_norm(
 def _check_values(op: str, name: str, values: int, shape: torch.Size) -> None:
     """The variance of one value is not defined."""
     if isinstance(values, int) and values == 1:
-        raise ValueError(f"{op}: input must have several values for each {name}: expected more than 1, got shape {tuple(shape)}")
+        raise ValueError(
+            f"{op}: input must have several values for each {name}: expected more than 1, got shape {tuple(shape)}"
+        )
 
 
 @checks_types

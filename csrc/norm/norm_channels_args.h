@@ -56,7 +56,8 @@ struct Statistics {
 
 struct MeasureArgs {
   const void* input = nullptr;
-  void* moments = nullptr;  // [rows][channels][3]: count, mean less a value of the group, and squared deviations
+  void* moments = nullptr;  // [rows][channels][3]: count, mean less a value of the group, and
+                            // squared deviations
   ChannelShape shape;
   Tasks tasks;
 };

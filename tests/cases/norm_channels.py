@@ -89,12 +89,12 @@ def _out_bound(x, groups, weight, bias, eps, statistics=None):
 
 
 def _aten(x, function, weight, bias):
-    """Of one dtype, and laid out as the input."""
-    if x.dtype in HALVES and any(p is not None and p.dtype == torch.float32 for p in (weight, bias)):
+    """In float32 for half types, because ATen rounds their statistics, and laid out as the input."""
+    is_autocast = x.device.type == "cuda" and torch.is_autocast_enabled("cuda") and function.__name__ == "group"
+    if x.dtype in HALVES:
         with without_autocast(x):
-            is_cast = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
-            result = function(x.float(), weight, bias)
-            result = result if is_cast and function.__name__ == "group" else result.to(x.dtype)
+            result = function(x.float(), *(p if p is None else p.float() for p in (weight, bias)))
+            result = result if is_autocast else result.to(x.dtype)
     else:
         result = function(x, weight, bias)
     if x.dim() > 2 and not x.is_contiguous() and x.movedim(1, -1).is_contiguous():
@@ -200,6 +200,7 @@ SHAPES: tuple[tuple[tuple[int, ...], int], ...] = (
     ((2, 16, 7, 7), 4), ((4, 32, 14, 14), 8), ((2, 5, 1, 9), 5), ((1, 32, 56, 56), 4), ((2, 8, 100), 2), ((3, 8, 3, 4, 5), 2),
     ((70, 8, 3, 3), 8), ((2, 4, 33, 31), 2), ((1, 2, 20001), 1), ((1, 2, 300, 300), 1), ((2, 24, 16, 16), 12), ((64, 16, 4), 16),
     ((3, 6, 10), 2), ((5, 8, 4, 4), 2), ((2, 12, 5, 7), 3), ((9, 4, 3), 4), ((2, 40, 9), 5), ((2, 8, 2, 2, 2), 4), ((6, 2, 31), 2),
+    ((3, 4, 17), 2), ((2, 8, 6, 2), 4),
 )  # fmt: skip
 EMPTY = (((0, 4, 3), 2), ((0, 2), 1))
 
@@ -250,8 +251,16 @@ class _Calls:
         for kind in ("both", "none", "weight", "wide both"):
             yield self.sample("channels", self.make(2, 4, 3), 2, kind, 0.5, False)
         yield self.sample("images", self.make(2, 4, 2, 2), 2, "both", 0.5, False)
-        for shape in ((2, 2, 3), (1, 2, 6), (3, 2, 2), (1, 4, 3), (2, 2, 1, 3), (2, 2, 2)):
-            yield self.sample(f"{shape}", self.make(*shape), 2 if shape[0] > 1 else 1, "both", 0.5, False)
+        # PyTorch's batch norm has wrong Hessians, so no sample is small enough for the test of these.
+        for shape, groups in (
+            ((2, 2, 3), 2),
+            ((1, 2, 6), 1),
+            ((3, 2, 2), 2),
+            ((1, 4, 3), 1),
+            ((2, 2, 1, 3), 2),
+            ((2, 1, 5), 1),
+        ):
+            yield self.sample(f"{shape}", self.make(*shape), groups, "both", 0.5, False)
         if self.kind != "group":
             yield self.sample("running", self.make(2, 4, 3), 2, "both", 0.5, True)
 
@@ -283,8 +292,12 @@ def _running_errors(device: str) -> Iterator[ErrorCase]:
     stats = (make(4), make(4).abs())
     yield ErrorCase("no running statistics", (x, None, None, None, None, False), says=(r"\brunning_mean\b",))
     yield ErrorCase("no variance", (x, stats[0], None, None, None, True), says=(r"\brunning_var\b",))
-    yield ErrorCase("mean of another shape", (x, make(3), stats[1], None, None, False), says=(r"\brunning_mean\b", "4", "3"))
-    yield ErrorCase("weight of another shape", (x, *stats, make(3), None, False), says=(r"\bweight\b", r"\[4\]", r"\[3\]"))
+    yield ErrorCase(
+        "mean of another shape", (x, make(3), stats[1], None, None, False), says=(r"\brunning_mean\b", "4", "3")
+    )
+    yield ErrorCase(
+        "weight of another shape", (x, *stats, make(3), None, False), says=(r"\bweight\b", r"\[4\]", r"\[3\]")
+    )
 
 
 # ---------------------------------------------------------------- with statistics, and gradients
@@ -315,7 +328,9 @@ def _results(x, groups, weight, bias, eps, statistics):
     ]
     if groups is None and statistics is None:
         count = x.shape[0] * view.sizes[3]
-        found.append(variance * torch.tensor(count, dtype=torch.float64) / (count - 1) if count != 1 else variance * math.nan)
+        found.append(
+            variance * torch.tensor(count, dtype=torch.float64) / (count - 1) if count != 1 else variance * math.nan
+        )
         bounds.append(rounding * (variance * 80 + 4 * most * variance.sqrt()))
     return found, bounds
 
@@ -434,7 +449,9 @@ _running = {"arguments": _arguments}
 CASES = [
     _public("group_norm", OPS.group_norm.default, _group_aten, _group_reference, _group_bound, _group_errors),
     _public("batch_norm", _batch, _batch_aten, _batch_reference, _batch_bound, _running_errors, **_running),
-    _public("instance_norm", _instance, _instance_aten, _instance_reference, _instance_bound, _running_errors, **_running),
+    _public(
+        "instance_norm", _instance, _instance_aten, _instance_reference, _instance_bound, _running_errors, **_running
+    ),
     _internal("_group_norm", "group", _group_rows, _group_rows_bound, False),
     _internal("_batch_norm", "batch", _batch_rows, _batch_rows_bound, False),
     _internal("_group_norm_backward", "group", _group_gradients, _group_gradients_bound, True),

@@ -18,7 +18,13 @@ _HEADS, _SCORES = torch.ones(3, 2, 4), torch.ones(3, 2)
 _IMAGE = torch.ones(1, 1, 2, 2)
 _CONVOLUTION = {"input": _SIGNAL, "weight": torch.ones(3, 1, 2), "bias": _VECTOR}
 _SCAN = {"A": torch.ones(3, 2), "D": _VECTOR}
-_BATCH_NORM = {"input": _MATRIX, "running_mean": torch.zeros(4), "running_var": torch.ones(4), "weight": torch.ones(4), "bias": torch.ones(4)}
+_BATCH_NORM = {
+    "input": _MATRIX,
+    "running_mean": torch.zeros(4),
+    "running_var": torch.ones(4),
+    "weight": torch.ones(4),
+    "bias": torch.ones(4),
+}
 _REDUCTION = {"input": _MATRIX, "dim": 0, "out": torch.empty(4)}
 _UPSAMPLING = {"input": _IMAGE, "output_size": 3}
 _UPSAMPLING_BACKWARD = {"grad_output": _IMAGE, "output_size": [2, 2], "input_size": [1, 1, 1, 1]}

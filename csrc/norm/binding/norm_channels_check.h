@@ -11,6 +11,11 @@ inline c10::SymIntArrayRef channel_sizes(const Tensor& input) {
   return input.sym_sizes().slice(1, 1);
 }
 
+inline void check_factors(const char* op, const Tensor& input, const TensorOption& weight,
+                          const TensorOption& bias) {
+  check_parameters(op, input, weight, bias, channel_sizes(input), "a value for each channel");
+}
+
 inline void check_rank(const char* op, const Tensor& input) {
   TORCH_CHECK(input.dim() >= 2, op,
               ": input must have samples and channels: expected at least 2 dimensions, got shape ",
@@ -19,7 +24,8 @@ inline void check_rank(const char* op, const Tensor& input) {
 
 inline void check_groups(const char* op, const Tensor& input, const c10::SymInt& groups) {
   check_rank(op, input);
-  TORCH_CHECK(TORCH_GUARD_OR_TRUE(groups.sym_gt(0)), op, ": num_groups must be positive: expected at least 1, got ", groups);
+  TORCH_CHECK(TORCH_GUARD_OR_TRUE(groups.sym_gt(0)), op,
+              ": num_groups must be positive: expected at least 1, got ", groups);
   TORCH_CHECK(TORCH_GUARD_OR_TRUE((input.sym_size(1) % groups).sym_eq(0)), op,
               ": num_groups must divide the channels of input: expected a divisor of ",
               input.sym_size(1), ", got ", groups);
@@ -45,7 +51,7 @@ void check_channel_norm(const Op& op) {
   }
   const c10::SymIntArrayRef sizes = channel_sizes(op.input);
   if constexpr (requires { op.grad; }) {
-    check_parameters(name, op.input, op.weight, std::nullopt, sizes);
+    check_factors(name, op.input, op.weight, std::nullopt);
     check_dtype_of(name, {"grad", op.grad}, {"input", op.input});
     TORCH_CHECK(may_have_shape(op.grad, op.input.sym_sizes()), name,
                 ": grad must have the shape of input: expected ", op.input.sym_sizes(), ", got ",
@@ -55,7 +61,7 @@ void check_channel_norm(const Op& op) {
     check_channels(name, {"mean", op.mean}, op.input, count);
     check_channels(name, {"rstd", op.rstd}, op.input, count);
   } else {
-    check_parameters(name, op.input, op.weight, op.bias, sizes);
+    check_factors(name, op.input, op.weight, op.bias);
     if constexpr (requires { op.variance; }) {
       TORCH_CHECK(is_given(op.mean) == is_given(op.variance), name,
                   ": mean and variance must be given together: expected both or neither");

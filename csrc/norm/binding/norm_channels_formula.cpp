@@ -34,9 +34,12 @@ struct GroupedView {
     dims.push_back(3);
   }
 
-  Tensor of(const Tensor& tensor) const { return tensor.to(compute).reshape_symint(sizes); }
+  Tensor of(const Tensor& tensor) const {
+    return tensor.to(compute).contiguous().reshape_symint(sizes);
+  }
+  // Dense first, because vmap's reshape() mistakes strides where examples are innermost (2.11).
   Tensor of_channels(const Tensor& parameter) const {
-    return parameter.to(compute).reshape_symint({sizes[1], sizes[2], SymInt(1)});
+    return parameter.to(compute).contiguous().reshape_symint({sizes[1], sizes[2], SymInt(1)});
   }
   Tensor of_groups(const Tensor& statistic) const {
     const SymInt samples = dims.size() == 3 ? SymInt(1) : sizes[0];

@@ -23,7 +23,7 @@ Tensor group_norm(const GroupNorm& op) {
   }
   check_input(name, op.input);
   check_groups(name, op.input, op.groups);
-  check_parameters(name, op.input, op.weight, op.bias, channel_sizes(op.input));
+  check_factors(name, op.input, op.weight, op.bias);
   return std::get<0>(call(GroupNormGroups{op.input, op.weight, op.bias, op.groups, op.eps}));
 }
 
@@ -31,12 +31,13 @@ template <typename Op>
 void check_running(const char* name, const Op& op, bool is_needed) {
   check_input(name, op.input);
   check_rank(name, op.input);
-  check_parameters(name, op.input, op.weight, op.bias, channel_sizes(op.input));
-  TORCH_CHECK(is_given(op.running_mean) == is_given(op.running_var), name,
-              ": running_mean and running_var must be given together: expected both or neither, "
-              "got one");
+  check_factors(name, op.input, op.weight, op.bias);
+  TORCH_CHECK_VALUE(
+      is_given(op.running_mean) == is_given(op.running_var), name,
+      ": running_mean and running_var must be given together: expected both or neither, "
+      "got one");
   TORCH_CHECK(is_given(op.running_mean) || !is_needed, name,
-              ": running_mean must be defined if statistics are not of the input");
+              ": running_mean must be given if statistics are not of the input");
   if (!is_given(op.running_mean)) return;
   check_channels(name, {"running_mean", *op.running_mean}, op.input, op.input.sym_size(1));
   check_channels(name, {"running_var", *op.running_var}, op.input, op.input.sym_size(1));
@@ -131,8 +132,8 @@ ChannelNormal normalized_on_cpu(const BatchNormChannels& op, const Tensor& input
                                                          /*training=*/false, 0, op.eps));
     return {out, mean.clone(), variance.add(op.eps).rsqrt(), at::empty({0}, mean.options())};
   }
-  const auto [out, mean, rstd] = at::native_batch_norm(
-      input, weight, bias, std::nullopt, std::nullopt, /*training=*/true, 0, op.eps);
+  const auto [out, mean, rstd] = at::native_batch_norm(input, weight, bias, std::nullopt,
+                                                       std::nullopt, /*training=*/true, 0, op.eps);
   at::DimVector dims{0};
   for (int64_t d = 2; d < input.dim(); ++d) dims.push_back(d);
   return {out, mean, rstd, input.var(dims, /*unbiased=*/true)};

@@ -22,8 +22,8 @@ struct GroupNorm {
   double eps;
 };
 
-// As in ATen's schema, no argument says that the running statistics are written: the operator is made
-// of others, which say it.
+// As in ATen's schema, no argument says that the running statistics are written: the operator is
+// made of others, which say it.
 struct BatchNorm {
   using Result = Tensor;
   static constexpr std::string_view kSchema =

@@ -116,7 +116,8 @@ __global__ void __launch_bounds__(kMostMergeThreads)
   launch_next();
   Moments moments;
   for_each_part(args, [&](int64_t row, int64_t channel) {
-    const C* part = static_cast<const C*>(args.parts) + 3 * (row * args.shape.channels.divisor + channel);
+    const C* part =
+        static_cast<const C*>(args.parts) + 3 * (row * args.shape.channels.divisor + channel);
     moments.add({part[0], {part[1]}, {part[2]}});
   });
   combine_block(moments, shared);

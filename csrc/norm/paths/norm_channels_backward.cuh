@@ -90,7 +90,8 @@ __global__ void __launch_bounds__(kMostMergeThreads)
     load_parameters<T>(args.parameters.weight, args.parameters.is_wide, channel, C{1}, weight);
 #pragma unroll
     for (int a = 0; a < 2; ++a) {
-      const C* from = static_cast<const C*>(args.parts) + (2 * row + a) * args.shape.channels.divisor + channel;
+      const C* from =
+          static_cast<const C*>(args.parts) + (2 * row + a) * args.shape.channels.divisor + channel;
       sums.values[a][0] = multiply_add(weight[0], *from, sums.values[a][0]);
     }
   });

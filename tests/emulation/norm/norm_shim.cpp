@@ -58,7 +58,8 @@ static int finish(cudaError_t error, PoisonedWorkspace& workspace) {
 }
 
 // Both return 0, 1 for an error of a launch, or 2 for a write behind the workspace.
-extern "C" int forward(const GivenRows* given, double eps, int sms, int descending, Planned* planned) {
+extern "C" int forward(const GivenRows* given, double eps, int sms, int descending,
+                       Planned* planned) {
   Forward problem;
   problem.input = reinterpret_cast<const void*>(given->input);
   problem.out = reinterpret_cast<void*>(given->out);
@@ -112,7 +113,11 @@ struct PlannedChannels {
 };
 
 static Channels channels_of(const GivenChannels& given) {
-  return {given.samples, given.channels, given.positions, given.groups, given.is_over_samples != 0,
+  return {given.samples,
+          given.channels,
+          given.positions,
+          given.groups,
+          given.is_over_samples != 0,
           given.is_channels_last != 0};
 }
 
@@ -170,9 +175,9 @@ extern "C" int backward_channels(const GivenChannels* given, int sms, int shared
   problem.bias_grad = reinterpret_cast<void*>(given->bias_grad);
   problem.is_given = given->is_given != 0;
   const ChannelBackwardPlan plan = norm::plan(problem, Device{sms, shared_bytes});
-  const LaunchShape shape = plan.staged   ? plan.staged->shape
-                            : plan.apply  ? plan.apply->shape
-                            : plan.sums   ? plan.sums->shape
-                                          : LaunchShape{};
+  const LaunchShape shape = plan.staged  ? plan.staged->shape
+                            : plan.apply ? plan.apply->shape
+                            : plan.sums  ? plan.sums->shape
+                                         : LaunchShape{};
   return run_channels(plan, shape, descending, planned);
 }

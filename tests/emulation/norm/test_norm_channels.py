@@ -147,7 +147,12 @@ class Call:
 
     def run(self, function, *args) -> Planned:
         planned = Planned()
-        function.argtypes = [ctypes.c_void_p, *([ctypes.c_double] if len(args) == 4 else []), *[ctypes.c_int] * 3, ctypes.c_void_p]
+        function.argtypes = [
+            ctypes.c_void_p,
+            *([ctypes.c_double] if len(args) == 4 else []),
+            *[ctypes.c_int] * 3,
+            ctypes.c_void_p,
+        ]
         assert function(ctypes.byref(self.given), *args, ctypes.byref(planned)) == 0
         return planned
 
@@ -313,7 +318,9 @@ def test_a_mean_far_from_the_deviation(kernels, dtype, groups, is_last, shared_b
 
 
 @pytest.mark.parametrize("is_last", [False, True], ids=["planes", "columns"])
-@pytest.mark.parametrize("results", [("out",), ("weight_grad",), ("bias_grad",), ("weight_grad", "bias_grad")], ids="+".join)
+@pytest.mark.parametrize(
+    "results", [("out",), ("weight_grad",), ("bias_grad",), ("weight_grad", "bias_grad")], ids="+".join
+)
 @pytest.mark.parametrize("groups", [None, 2], ids=["batch", "group"])
 def test_some_gradients(kernels, groups, results, is_last):
     check_backward(kernels, Problem(BF16, (3, 8, 40), groups, is_last), results)
