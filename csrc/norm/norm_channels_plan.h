@@ -11,7 +11,7 @@
 
 namespace gpuopt::norm {
 
-constexpr int kWalkThreads = 256;
+constexpr int kLogWalkThreads = 8, kWalkThreads = 1 << kLogWalkThreads;
 constexpr int kWalkWords = 4;        // of a thread in flight, and in a short plane
 constexpr int kPlaneWords = 16;      // of a thread in a part of a plane, at most
 constexpr int kColumnRowsLeast = 8;  // of a thread

@@ -248,17 +248,17 @@ class _Calls:
         """A large eps, because gradients would cancel. PyTorch's forward mode refuses channels that are innermost."""
         first = (2,) if self.kind == "group" else (False,)
         yield Sample("channels", (self.make(2, 4, 3), *first), {"eps": 0.5})
-        for kind in ("both", "none", "weight", "wide both"):
+        # Three values of a channel cancel more than float32 weights of half types are compared by.
+        for kind in ("both", "none", "weight") + (("wide both",) if self.kind != "instance" else ()):
             yield self.sample("channels", self.make(2, 4, 3), 2, kind, 0.5, False)
         yield self.sample("images", self.make(2, 4, 2, 2), 2, "both", 0.5, False)
         # PyTorch's batch norm has wrong Hessians, so no sample is small enough for the test of these.
         for shape, groups in (
             ((2, 2, 3), 2),
             ((1, 2, 6), 1),
-            ((3, 2, 2), 2),
+            ((3, 1, 4), 1),
             ((1, 4, 3), 1),
             ((2, 2, 1, 3), 2),
-            ((2, 1, 5), 1),
         ):
             yield self.sample(f"{shape}", self.make(*shape), groups, "both", 0.5, False)
         if self.kind != "group":
@@ -440,8 +440,8 @@ def _public(name: str, op, aten, reference, bound, errors, **fields) -> OpCase:
     kind = name.removesuffix("_norm")
     return OpCase(
         name=name, op=op, overload=getattr(OPS, name).default, aten=aten, reference=reference, samples=_samples(kind),
-        few=_few(kind), errors=errors, grad_dtypes=FLOATS, bound=bound, saves_inputs=True, cancels=8, as_accurate=False, **_shared,
-        **fields,
+        few=_few(kind), errors=errors, grad_dtypes=FLOATS, bound=bound, saves_inputs=True, as_accurate=False, **_shared,
+        **fields, cancels=64 if kind == "instance" else 8,
     )  # fmt: skip
 
 

@@ -17,6 +17,13 @@ namespace {
 using namespace autograd_names;
 using c10::SymInt;
 
+// Factors or addends, which broadcast with the input.
+Tensor of_channels(const Tensor& parameter, const Tensor& input) {
+  Tensor found = parameter.to(compute_type(input));
+  for (int64_t d = 2; d < input.dim(); ++d) found = found.unsqueeze(-1);
+  return found;
+}
+
 // Tensors as (samples, groups, channels of a group, positions), and what is normalised together.
 struct GroupedView {
   std::vector<SymInt> sizes;
@@ -34,13 +41,7 @@ struct GroupedView {
     dims.push_back(3);
   }
 
-  Tensor of(const Tensor& tensor) const {
-    return tensor.to(compute).contiguous().reshape_symint(sizes);
-  }
-  // Dense first, because vmap's reshape() mistakes strides where examples are innermost (2.11).
-  Tensor of_channels(const Tensor& parameter) const {
-    return parameter.to(compute).contiguous().reshape_symint({sizes[1], sizes[2], SymInt(1)});
-  }
+  Tensor of(const Tensor& tensor) const { return tensor.to(compute).reshape_symint(sizes); }
   Tensor of_groups(const Tensor& statistic) const {
     const SymInt samples = dims.size() == 3 ? SymInt(1) : sizes[0];
     return statistic.to(compute).reshape_symint({samples, sizes[1], SymInt(1), SymInt(1)});
@@ -79,10 +80,10 @@ template <typename Op>
 ChannelNormal forward_formula(const Op& op) {
   const GroupedView view(op);
   const GroupedNormal normal = grouped_normal(op, view, op.input);
-  Tensor out = normal.values;
-  if (is_given(op.weight)) out = out.mul(view.of_channels(*op.weight));
-  if (is_given(op.bias)) out = out.add(view.of_channels(*op.bias));
-  out = out.to(op.input.scalar_type()).reshape_symint(op.input.sym_sizes());
+  Tensor out = normal.values.reshape_symint(op.input.sym_sizes());
+  if (is_given(op.weight)) out = out.mul(of_channels(*op.weight, op.input));
+  if (is_given(op.bias)) out = out.add(of_channels(*op.bias, op.input));
+  out = out.to(op.input.scalar_type());
   std::vector<SymInt> sizes{view.sizes[1]};
   if (!Op::kIsBatch) sizes.insert(sizes.begin(), view.sizes[0]);
   ChannelNormal found{laid_out_as(out, op.input), normal.mean.reshape_symint(sizes),
@@ -114,7 +115,10 @@ std::tuple<Tensor, Tensor, Tensor> gradient_formula(const Op& op) {
   const Tensor grad = view.of(op.grad);
   Tensor input, weight, bias;
   if (op.mask[0]) {
-    const Tensor scaled = is_given(op.weight) ? grad.mul(view.of_channels(*op.weight)) : grad;
+    const Tensor scaled =
+        is_given(op.weight)
+            ? view.of(op.grad.to(view.compute).mul(of_channels(*op.weight, op.input)))
+            : grad;
     input = derivative(op, view, normal, scaled)
                 .to(op.input.scalar_type())
                 .reshape_symint(op.input.sym_sizes());
@@ -133,21 +137,25 @@ template <typename Op>
 Tensor tangent_formula(const Op& op) {
   const GroupedView view(op);
   const GroupedNormal normal = grouped_normal(op, view, primal_of(op.input));
+  const auto ungrouped = [&](const Tensor& tensor) {
+    return tensor.reshape_symint(op.input.sym_sizes());
+  };
   Tensor sum;
   const auto add = [&](const Tensor& term) { sum = sum.defined() ? sum.add(term) : term; };
   if (has_tangent(op.input)) {
-    const Tensor change = derivative(op, view, normal, view.of(tangent_of(op.input)));
-    add(is_given(op.weight) ? change.mul(view.of_channels(primal_of(*op.weight))) : change);
+    const Tensor change = ungrouped(derivative(op, view, normal, view.of(tangent_of(op.input))));
+    add(is_given(op.weight) ? change.mul(of_channels(primal_of(*op.weight), op.input)) : change);
   }
   if (is_given(op.weight) && has_tangent(*op.weight)) {
-    add(normal.values.mul(view.of_channels(tangent_of(*op.weight))));
+    add(ungrouped(normal.values).mul(of_channels(tangent_of(*op.weight), op.input)));
   }
   if (is_given(op.bias) && has_tangent(*op.bias)) {
     // A result must not share its tangent with an argument.
-    const Tensor change = view.of_channels(tangent_of(*op.bias)).expand_symint(view.sizes);
+    const Tensor change =
+        of_channels(tangent_of(*op.bias), op.input).expand_symint(op.input.sym_sizes());
     sum = sum.defined() ? sum.add(change) : change.clone(at::MemoryFormat::Contiguous);
   }
-  return laid_out_as(sum.to(op.input.scalar_type()).reshape_symint(op.input.sym_sizes()), op.input);
+  return laid_out_as(sum.to(op.input.scalar_type()), op.input);
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ typename Op::Result channels_on_cpu(const Op& op) {
   check_channel_norm(op);
   const auto dtype = op.input.scalar_type(), compute = compute_type(op.input);
   const auto cast = [&](const TensorOption& tensor) {
-    return is_given(tensor) ? TensorOption(tensor->to(compute)) : std::nullopt;
+    return is_given(tensor) ? TensorOption(tensor->to(compute).contiguous()) : std::nullopt;
   };
   const Tensor input = op.input.to(compute).contiguous(op.input.suggest_memory_format());
   ChannelNormal found = normalized_on_cpu(op, input, cast(op.weight), cast(op.bias));

@@ -74,7 +74,9 @@ struct Walk {
     const uint32_t block = tasks.is_reversed ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     lanes = tasks.lanes.divisor;
     lane = threadIdx.x & (lanes - 1);
-    const uint32_t team = tasks.lanes.div(threadIdx.x), teams = tasks.lanes.div(blockDim.x);
+    // Powers of two, by which 64-bit numbers are divided.
+    const uint32_t log_lanes = tasks.lanes.shift, log_teams = kLogWalkThreads - log_lanes;
+    const uint32_t team = threadIdx.x >> log_lanes, teams = 1u << log_teams;
     length = shape.length;
     if constexpr (kIsColumns) {
       uint32_t rest = block;
@@ -84,7 +86,7 @@ struct Walk {
       channel = unit * kValues;
       row = sample * tasks.parts.divisor + part;
       const int64_t begin = part * tasks.size + team, end = min((part + 1) * tasks.size, length);
-      if (channel < channels && begin < end) count = (end - begin + teams - 1) / teams;
+      if (channel < channels && begin < end) count = (end - begin + teams - 1) >> log_teams;
       first = (sample * length + begin) * channels + channel;
       step = int64_t{teams} * channels;
     } else {
@@ -97,7 +99,7 @@ struct Walk {
       plane_first = words.first;
       const int64_t begin = part * tasks.size + lane;
       const int64_t end = min((part + 1) * tasks.size, words.units);
-      if (plane < shape.planes && begin < end) count = (end - begin + lanes - 1) / lanes;
+      if (plane < shape.planes && begin < end) count = (end - begin + lanes - 1) >> log_lanes;
       first = words.aligned + begin * kValues;
       step = int64_t{lanes} * kValues;
       is_plane_ = plane < shape.planes;

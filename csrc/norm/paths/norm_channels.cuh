@@ -21,19 +21,19 @@ template <typename T, int kValues, Walking kWalking>
 __global__ void __launch_bounds__(kWalkThreads)
     measure_channels(const __grid_constant__ MeasureArgs args) {
   using C = compute_t<T>;
-  using Own = Walk<T, kValues, kWalking>;
-  using Moments = ChannelMoments<C, Own::kChannels>;
-  __shared__ Moments shared[Own::kIsColumns ? kWalkThreads : kWalkThreads / 32];
-  const Own walk(args.shape, args.tasks);
+  using ThreadWalk = Walk<T, kValues, kWalking>;
+  using Moments = ChannelMoments<C, ThreadWalk::kChannels>;
+  __shared__ Moments shared[ThreadWalk::kIsColumns ? kWalkThreads : kWalkThreads / 32];
+  const ThreadWalk walk(args.shape, args.tasks);
   const T* input = static_cast<const T*>(args.input);
   grid_dependency_wait();
   launch_next();
   // The first value of each group is subtracted first: a mean far from 0 would be rounded to more
   // than the deviations.
-  C shift[Own::kChannels] = {};
+  C shift[ThreadWalk::kChannels] = {};
   if (walk.count > 0) {
 #pragma unroll
-    for (int c = 0; c < Own::kChannels; ++c) {
+    for (int c = 0; c < ThreadWalk::kChannels; ++c) {
       const uint32_t first = args.shape.first_channel(walk.channel + c);
       shift[c] = to_compute(input[args.shape.group_begin(walk.sample, first)]);
     }
@@ -43,26 +43,26 @@ __global__ void __launch_bounds__(kWalkThreads)
     Vec<T, kValues> words[kWalkWords];
     load_words(walk, input, from, words);
     Moments found;
-    typename Own::Part parts[kWalkWords] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
+    typename ThreadWalk::Part parts[kWalkWords] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
 #pragma unroll
     for (int k = 0; k < kWalkWords; ++k) {
       if (from + k >= walk.count) break;
       parts[k] = walk.word(walk.first + (from + k) * walk.step);
-      found.count += static_cast<C>(Own::kIsColumns ? 1 : parts[k].count());
+      found.count += static_cast<C>(ThreadWalk::kIsColumns ? 1 : parts[k].count());
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
-        const int c = Own::sum_of_value(i);
+        const int c = ThreadWalk::sum_of_value(i);
         found.mean[c] += parts[k].has(i) ? to_compute(words[k].values[i]) - shift[c] : C{0};
       }
     }
 #pragma unroll
-    for (int c = 0; c < Own::kChannels; ++c) found.mean[c] /= found.count;
+    for (int c = 0; c < ThreadWalk::kChannels; ++c) found.mean[c] /= found.count;
 #pragma unroll
     for (int k = 0; k < kWalkWords; ++k) {
       if (from + k >= walk.count) break;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
-        const int c = Own::sum_of_value(i);
+        const int c = ThreadWalk::sum_of_value(i);
         const C deviation = to_compute(words[k].values[i]) - shift[c] - found.mean[c];
         if (parts[k].has(i))
           found.squares[c] = multiply_add(deviation, deviation, found.squares[c]);
@@ -75,24 +75,26 @@ __global__ void __launch_bounds__(kWalkThreads)
   const int64_t channels = args.shape.channels.divisor;
   C* to = static_cast<C*>(args.moments) + 3 * (walk.row * channels + walk.channel);
 #pragma unroll
-  for (int c = 0; c < Own::kChannels; ++c) {
+  for (int c = 0; c < ThreadWalk::kChannels; ++c) {
     to[3 * c] = moments.count;
     to[3 * c + 1] = moments.mean[c];
     to[3 * c + 2] = moments.squares[c];
   }
 }
 
-// The parts of a group, in a fixed order: calls f(row, channel) for those of this thread.
+// The parts of a group, in a fixed order: calls f(row, channel) for every part that this thread
+// adds.
 template <typename F>
 __device__ __forceinline__ void for_each_part(const MergeArgs& args, F&& f) {
   uint32_t sample = blockIdx.x;
-  const uint32_t channels = args.shape.group_channels.divisor;
-  const uint32_t channel = args.groups.divmod(sample) * channels;
-  const int64_t first_row = sample * args.rows, parts = args.rows * channels;
-  for (int64_t part = threadIdx.x; part < parts; part += blockDim.x) {
+  const FastDiv& channels = args.shape.group_channels;
+  const uint32_t channel = args.groups.divmod(sample) * channels.divisor;
+  const int64_t first_row = sample * args.rows;
+  const auto parts = static_cast<uint32_t>(args.rows * channels.divisor);
+  for (uint32_t part = threadIdx.x; part < parts; part += blockDim.x) {
     // Neighbouring threads have neighbouring channels.
-    const int64_t row = part / channels;
-    f(first_row + row, channel + (part - row * channels));
+    const uint32_t row = channels.div(part);
+    f(first_row + row, channel + (part - row * channels.divisor));
   }
 }
 
@@ -149,15 +151,15 @@ template <typename T, int kValues, Walking kWalking>
 __global__ void __launch_bounds__(kWalkThreads)
     normalize_channels(const __grid_constant__ ApplyArgs args) {
   using C = compute_t<T>;
-  using Own = Walk<T, kValues, kWalking>;
-  const Own walk(args.shape, args.tasks);
+  using ThreadWalk = Walk<T, kValues, kWalking>;
+  const ThreadWalk walk(args.shape, args.tasks);
   const Statistics& statistics = args.statistics;
   grid_dependency_wait();
   launch_next();
   if (walk.count == 0) return;
-  C means[Own::kChannels], rstds[Own::kChannels];
+  C means[ThreadWalk::kChannels], rstds[ThreadWalk::kChannels];
 #pragma unroll
-  for (int c = 0; c < Own::kChannels; ++c) {
+  for (int c = 0; c < ThreadWalk::kChannels; ++c) {
     const uint32_t group = walk.group(args.shape, c);
     if (statistics.is_running) {
       means[c] = load_statistic<C>(statistics.mean, statistics.dtype, group);
@@ -172,7 +174,7 @@ __global__ void __launch_bounds__(kWalkThreads)
       rstds[c] = static_cast<const C*>(statistics.scale)[group];
     }
   }
-  C weights[Own::kChannels], biases[Own::kChannels];
+  C weights[ThreadWalk::kChannels], biases[ThreadWalk::kChannels];
   const Parameters& parameters = args.parameters;
   load_parameters<T>(parameters.weight, parameters.is_wide, walk.channel, C{1}, weights);
   load_parameters<T>(parameters.bias, parameters.is_wide, walk.channel, C{0}, biases);
@@ -187,7 +189,7 @@ __global__ void __launch_bounds__(kWalkThreads)
       Vec<T, kValues> out;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
-        const int c = Own::sum_of_value(i);
+        const int c = ThreadWalk::sum_of_value(i);
         const C normal = (to_compute(words[k].values[i]) - means[c]) * rstds[c];
         out.values[i] = from_compute<T>(multiply_add(normal, weights[c], biases[c]));
       }

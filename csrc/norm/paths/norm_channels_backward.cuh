@@ -10,13 +10,13 @@
 namespace gpuopt::norm {
 
 // What a thread reads of its channels.
-template <typename C, typename Own>
+template <typename C, typename ThreadWalk>
 struct ChannelFactors {
-  C means[Own::kChannels], rstds[Own::kChannels];
+  C means[ThreadWalk::kChannels], rstds[ThreadWalk::kChannels];
 
-  __device__ __forceinline__ ChannelFactors(const Own& walk, const ChannelGradArgs& args) {
+  __device__ __forceinline__ ChannelFactors(const ThreadWalk& walk, const ChannelGradArgs& args) {
 #pragma unroll
-    for (int c = 0; c < Own::kChannels; ++c) {
+    for (int c = 0; c < ThreadWalk::kChannels; ++c) {
       const uint32_t group = walk.group(args.shape, c);
       means[c] = static_cast<const C*>(args.mean)[group];
       rstds[c] = static_cast<const C*>(args.rstd)[group];
@@ -35,15 +35,15 @@ template <typename T, int kValues, Walking kWalking>
 __global__ void __launch_bounds__(kWalkThreads)
     add_channels(const __grid_constant__ ChannelGradArgs args) {
   using C = compute_t<T>;
-  using Own = Walk<T, kValues, kWalking>;
-  using State = Sums<C, Own::kChannels>;
-  __shared__ State shared[Own::kIsColumns ? kWalkThreads : kWalkThreads / 32];
-  const Own walk(args.shape, args.tasks);
+  using ThreadWalk = Walk<T, kValues, kWalking>;
+  using State = Sums<C, ThreadWalk::kChannels>;
+  __shared__ State shared[ThreadWalk::kIsColumns ? kWalkThreads : kWalkThreads / 32];
+  const ThreadWalk walk(args.shape, args.tasks);
   grid_dependency_wait();
   launch_next();
   State sums;
   if (walk.count > 0) {
-    const ChannelFactors<C, Own> factors(walk, args);
+    const ChannelFactors<C, ThreadWalk> factors(walk, args);
     for (int64_t from = 0; from < walk.count; from += kWalkWords) {
       Vec<T, kValues> inputs[kWalkWords], grads[kWalkWords];
       load_words(walk, static_cast<const T*>(args.input), from, inputs);
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kWalkThreads)
         const auto part = walk.word(walk.first + (from + k) * walk.step);
 #pragma unroll
         for (int i = 0; i < kValues; ++i) {
-          const int c = Own::sum_of_value(i);
+          const int c = ThreadWalk::sum_of_value(i);
           const C grad = to_compute(grads[k].values[i]);
           const C normal = (to_compute(inputs[k].values[i]) - factors.means[c]) * factors.rstds[c];
           if (!part.has(i)) continue;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kWalkThreads)
   for (int a = 0; a < 2; ++a) {
     C* to = sums_at<C>(args.sums, walk.row, a, channels, walk.channel);
 #pragma unroll
-    for (int c = 0; c < Own::kChannels; ++c) to[c] = sums.values[a][c];
+    for (int c = 0; c < ThreadWalk::kChannels; ++c) to[c] = sums.values[a][c];
   }
 }
 
@@ -106,17 +106,18 @@ template <typename T, int kValues, Walking kWalking>
 __global__ void __launch_bounds__(kWalkThreads)
     differentiate_channels(const __grid_constant__ ChannelGradArgs args) {
   using C = compute_t<T>;
-  using Own = Walk<T, kValues, kWalking>;
-  const Own walk(args.shape, args.tasks);
+  using ThreadWalk = Walk<T, kValues, kWalking>;
+  const ThreadWalk walk(args.shape, args.tasks);
   grid_dependency_wait();
   launch_next();
   if (walk.count == 0) return;
-  const ChannelFactors<C, Own> factors(walk, args);
-  C products[Own::kChannels] = {}, middles[Own::kChannels] = {}, weights[Own::kChannels];
+  const ChannelFactors<C, ThreadWalk> factors(walk, args);
+  C products[ThreadWalk::kChannels] = {}, middles[ThreadWalk::kChannels] = {},
+    weights[ThreadWalk::kChannels];
   load_parameters<T>(args.parameters.weight, args.parameters.is_wide, walk.channel, C{1}, weights);
   if (args.means != nullptr) {
 #pragma unroll
-    for (int c = 0; c < Own::kChannels; ++c) {
+    for (int c = 0; c < ThreadWalk::kChannels; ++c) {
       const C* means = static_cast<const C*>(args.means) + 2 * int64_t{walk.group(args.shape, c)};
       products[c] = means[0], middles[c] = means[1];
     }
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(kWalkThreads)
       Vec<T, kValues> out;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
-        const int c = Own::sum_of_value(i);
+        const int c = ThreadWalk::sum_of_value(i);
         const C normal = (to_compute(inputs[k].values[i]) - factors.means[c]) * factors.rstds[c];
         const C scaled = to_compute(grads[k].values[i]) * weights[c];
         out.values[i] =
