@@ -25,7 +25,8 @@ OPS = torch.ops.gpuopt
 def running(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """A mean and a variance of each channel."""
     options = {"dtype": compute_type(x.dtype), "device": x.device}
-    return torch.linspace(-1, 1, x.shape[1], **options), torch.linspace(0.5, 2, x.shape[1], **options)
+    number = torch.arange(x.shape[1], **options)
+    return number.sin(), 1.25 + 0.75 * number.cos()
 
 
 # ---------------------------------------------------------------- definitions
@@ -253,13 +254,9 @@ class _Calls:
             yield self.sample("channels", self.make(2, 4, 3), 2, kind, 0.5, False)
         yield self.sample("images", self.make(2, 4, 2, 2), 2, "both", 0.5, False)
         # PyTorch's batch norm has wrong Hessians, so no sample is small enough for the test of these.
-        for shape, groups in (
-            ((2, 2, 3), 2),
-            ((1, 2, 6), 1),
-            ((3, 1, 4), 1),
-            ((1, 4, 3), 1),
-            ((2, 2, 1, 3), 2),
-        ):
+        # An instance of three values cancels too much.
+        small = (((1, 4, 3), 1), ((2, 2, 1, 3), 2)) if self.kind != "instance" else (((1, 1, 10), 1),)
+        for shape, groups in (((2, 2, 3), 2), ((1, 2, 6), 1), *small, ((1, 2, 5), 2), ((1, 2, 2, 3), 1)):
             yield self.sample(f"{shape}", self.make(*shape), groups, "both", 0.5, False)
         if self.kind != "group":
             yield self.sample("running", self.make(2, 4, 3), 2, "both", 0.5, True)
