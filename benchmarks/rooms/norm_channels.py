@@ -1,7 +1,6 @@
-"""Cases of group norm and batch norm, forward and backward: layers of image models, in both layouts.
+"""Cases of group norm and batch norm, forward and backward: layers of image models. Batch norm has both layouts.
 
-ATen's kernels are called directly, so that no autograd graph is timed. ATen's gradient of a group norm needs contiguous tensors, which
-it copies.
+ATen's kernels are called directly, so that no autograd graph is timed. Its group norm has contiguous results, so NHWC is left out.
 """
 
 import functools
@@ -97,7 +96,7 @@ def _cases() -> list[Case]:
         for call in (GROUP, BATCH)
         for direction in ("", "_backward")
         for shape in SHAPES
-        for layout in ("NCHW", "NHWC")
+        for layout in (("NCHW",) if call == GROUP else ("NCHW", "NHWC"))
         for dtype in (F32, BF16)
     ]
 
@@ -124,8 +123,8 @@ def _calls() -> dict[str, Call]:
 
     def group_backward_aten(grad, x, mean, rstd, weight):
         sizes = (x.shape[0], x.shape[1], math.prod(x.shape[2:]))
-        mean, rstd, operands = mean.to(x.dtype), rstd.to(x.dtype), (grad.contiguous(), x.contiguous())
-        return aten.native_group_norm_backward.default(*operands, mean, rstd, weight, *sizes, GROUPS, [True] * 3)
+        mean, rstd = mean.to(x.dtype), rstd.to(x.dtype)
+        return aten.native_group_norm_backward.default(grad, x, mean, rstd, weight, *sizes, GROUPS, [True] * 3)
 
     def batch_backward(grad, x, mean, rstd, weight):
         return ours._batch_norm_backward.default(grad, x, mean, rstd, weight, True, EPS, [True] * 3)
