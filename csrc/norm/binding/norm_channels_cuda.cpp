@@ -40,9 +40,15 @@ Channels channels_of(const char* name, const Op& op, bool is_last) {
   } else {
     shape.groups = op.groups.expect_int();
   }
-  TORCH_CHECK(shape.samples * shape.channels <= kMaxIndex32, name,
-              ": input must have fewer than 2^31 channels of samples: expected at most ",
-              kMaxIndex32, ", got ", shape.samples * shape.channels);
+  // A block is numbered for each group, and a team of threads for each plane.
+  const bool has_planes = !is_last && shape.positions > 1;
+  const int64_t most = kMaxIndex32 - kWalkThreads;
+  const int64_t count =
+      std::max(shape.statistics(), has_planes ? shape.samples * shape.channels : int64_t{0});
+  TORCH_CHECK(
+      count <= most, name,
+      ": input must have fewer than 2^31 groups, and channels of samples: expected at most ", most,
+      ", got ", count);
   return shape;
 }
 
