@@ -437,8 +437,8 @@ def _public(name: str, op, aten, reference, bound, errors, **fields) -> OpCase:
     kind = name.removesuffix("_norm")
     return OpCase(
         name=name, op=op, overload=getattr(OPS, name).default, aten=aten, reference=reference, samples=_samples(kind),
-        few=_few(kind), errors=errors, grad_dtypes=FLOATS, bound=bound, saves_inputs=True, as_accurate=False, **_shared,
-        **fields, cancels=64 if kind == "instance" else 8,
+        few=_few(kind), errors=errors, grad_dtypes=FLOATS, bound=bound, saves_inputs=True, as_accurate=False, approximates=2,
+        **_shared, **fields, cancels=64 if kind == "instance" else 8,
     )  # fmt: skip
 
 
