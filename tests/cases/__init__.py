@@ -145,7 +145,7 @@ class OpCase:
         workspace: `workspace(sample)` is the number of bytes that a call may allocate beside its result, if that is not a small
             part of its input.
         approximates: above 1 for operators that compute exp by a GPU's fast instructions, or that round in another order than ATen's.
-            Differences from PyTorch's results may be this many times as large as those that come from another order of additions.
+            Differences from PyTorch's results may be this many times as large as differences that come from another order of additions.
         fuses: True for an operator that stands for several of ATen's, which round between them.
         writes: the arguments that `overload` writes. (`op` writes to copies of them.)
         saves_inputs: True if backward may need an argument for which ATen saves something else (a padded copy, a result).
