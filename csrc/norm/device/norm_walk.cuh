@@ -36,6 +36,9 @@ struct PlaneWord {
         }
         return;
       }
+    }
+    // The compiler splits ordinary stores of vectors behind the branches of a loop.
+    if constexpr (sizeof(values) >= 4) {
       store_whole(to, values);
     } else {
       store_vec(to, values);

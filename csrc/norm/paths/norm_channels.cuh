@@ -55,8 +55,9 @@ __global__ void __launch_bounds__(kWalkThreads)
         found.mean[c] += parts[k].has(i) ? to_compute(words[k].values[i]) - shift[c] : C{0};
       }
     }
+    const C share = 1 / found.count;
 #pragma unroll
-    for (int c = 0; c < ThreadWalk::kChannels; ++c) found.mean[c] /= found.count;
+    for (int c = 0; c < ThreadWalk::kChannels; ++c) found.mean[c] *= share;
 #pragma unroll
     for (int k = 0; k < kWalkWords; ++k) {
       if (from + k >= walk.count) break;
