@@ -29,7 +29,7 @@ from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.index_select import index_select  # noqa: E402
 from torch_ops.layout import convert  # noqa: E402
 from torch_ops.matmul import matmul  # noqa: E402
-from torch_ops.norm import layer_norm, rms_norm  # noqa: E402
+from torch_ops.norm import batch_norm, group_norm, instance_norm, layer_norm, rms_norm  # noqa: E402
 from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
@@ -55,6 +55,7 @@ from torch_ops.upsample import (  # noqa: E402
 __all__ = [
     "CSR",
     "axpy",
+    "batch_norm",
     "causal_conv1d",
     "causal_conv1d_update",
     "clustering_coefficients",
@@ -73,9 +74,11 @@ __all__ = [
     "gat_attention",
     "graph_attention",
     "group_by",
+    "group_norm",
     "index_add",
     "index_add_",
     "index_select",
+    "instance_norm",
     "layer_norm",
     "linear_recurrence",
     "matmul",

@@ -1,10 +1,12 @@
-"""Normalisation of rows: ``layer_norm`` and ``rms_norm``.
+"""Normalisation: of rows by ``layer_norm`` and ``rms_norm``, of channels by ``group_norm``, ``instance_norm`` and ``batch_norm``.
 
 - Statistics and all arithmetic are float32, or float64 for float64 inputs, and results are rounded once. A weight or bias may be
   float32 beside a float16 or bfloat16 input.
 - The variance is found from deviations from the mean, so rows far from 0 keep their digits.
 - On CUDA, rows are read where they lie, whatever the strides between them. Each is read once, unless it is too long for the
   registers of a block.
+- Channels are read in both dense layouts, ``contiguous`` and ``channels_last``, and results have the layout of the input. Other
+  layouts are copied. A group is read once, unless it is too large for the shared memory of a block or channels are innermost.
 - Results and gradients are bitwise reproducible.
 - CPU tensors are normalised by ATen's operators.
 
@@ -13,6 +15,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -20,7 +23,7 @@ from torch import Tensor
 
 from torch_ops._arguments import checks_types
 
-__all__ = ["layer_norm", "rms_norm"]
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
 _ops = torch.ops.gpuopt
 
@@ -85,3 +88,124 @@ def rms_norm(
         NotImplementedError: ``input`` is not floating-point.
     """
     return _ops.rms_norm.default(input, _sizes(normalized_shape), weight, eps)
+
+
+@checks_types
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Group norm, as :func:`torch.nn.functional.group_norm`.
+
+    The channels of a sample are divided into groups of neighbours. Computes ``(input - mean) / sqrt(variance + eps)`` with the mean and
+    variance of each group, and then ``* weight + bias`` with a factor and an addend of each channel.
+
+    Args:
+        input: float16, bfloat16, float32 or float64, of shape ``(N, C, *)``.
+        num_groups: A divisor of ``C``.
+        weight: Factors of shape ``(C,)``, of the input's dtype, or float32 beside float16 and bfloat16.
+        bias: Addends of shape ``(C,)``, of the dtype of ``weight`` if both are given.
+        eps: Added to the variance.
+
+    Returns:
+        A tensor with the shape, dtype and dense layout of ``input``. Differentiable in ``input``, ``weight`` and ``bias``, any number
+        of times, in reverse and forward mode. Autocast computes in float32, as PyTorch's.
+
+    Raises:
+        RuntimeError: ``num_groups`` does not divide the channels, or a weight or bias has another shape, dtype or device.
+        NotImplementedError: ``input`` is not floating-point.
+    """
+    return _ops.group_norm.default(input, num_groups, weight, bias, eps)
+
+
+def _check_values(op: str, name: str, values: int, shape: torch.Size) -> None:
+    """The variance of one value is not defined."""
+    if isinstance(values, int) and values == 1:
+        raise ValueError(
+            f"{op}: input must have several values for each {name}: expected more than 1, got shape {tuple(shape)}"
+        )
+
+
+@checks_types
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Batch norm, as :func:`torch.nn.functional.batch_norm`.
+
+    Computes ``(input - mean) / sqrt(variance + eps) * weight + bias`` for each channel. With ``training``, mean and variance are of all
+    samples and positions. The running statistics become ``(1 - momentum) * running + momentum * found`` in place, where the found
+    variance is divided by one less than the number of values. Otherwise, they are the mean and variance.
+
+    Args:
+        input: float16, bfloat16, float32 or float64, of shape ``(N, C, *)``.
+        running_mean: Of shape ``(C,)``. May be None with ``training``.
+        running_var: The same. Both are given, or neither.
+        weight: Factors of shape ``(C,)``, of the input's dtype, or float32 beside float16 and bfloat16.
+        bias: Addends of shape ``(C,)``, of the dtype of ``weight`` if both are given.
+        training: Whether statistics are of the input.
+        momentum: How much the running statistics change.
+        eps: Added to the variance.
+
+    Returns:
+        A tensor with the shape, dtype and dense layout of ``input``. Differentiable in ``input``, ``weight`` and ``bias``, any number
+        of times, in reverse and forward mode.
+
+    Raises:
+        RuntimeError: Running statistics are missing, or an argument has another shape, dtype or device.
+        ValueError: With ``training``, a channel has one value.
+        NotImplementedError: ``input`` is not floating-point.
+    """
+    if training and input.dim() >= 2:
+        _check_values("gpuopt::batch_norm", "channel", input.shape[0] * math.prod(input.shape[2:]), input.shape)
+    return _ops.batch_norm.default(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+@checks_types
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Instance norm, as :func:`torch.nn.functional.instance_norm`.
+
+    Computes ``(input - mean) / sqrt(variance + eps) * weight + bias`` for each channel of each sample: a group norm whose groups have
+    one channel. Without ``use_input_stats``, it is a batch norm with the running statistics. Otherwise these become
+    ``(1 - momentum) * running + momentum * found`` in place, where the statistics found are averaged over the samples.
+
+    Args:
+        input: float16, bfloat16, float32 or float64, of shape ``(N, C, *)``.
+        running_mean: Of shape ``(C,)``. May be None with ``use_input_stats``.
+        running_var: The same. Both are given, or neither.
+        weight: Factors of shape ``(C,)``, of the input's dtype, or float32 beside float16 and bfloat16.
+        bias: Addends of shape ``(C,)``, of the dtype of ``weight`` if both are given.
+        use_input_stats: Whether statistics are of the input.
+        momentum: How much the running statistics change.
+        eps: Added to the variance.
+
+    Returns:
+        A tensor with the shape, dtype and dense layout of ``input``. Differentiable in ``input``, ``weight`` and ``bias``, any number
+        of times, in reverse and forward mode.
+
+    Raises:
+        RuntimeError: Running statistics are missing, or an argument has another shape, dtype or device.
+        ValueError: With ``use_input_stats``, a channel of a sample has one value.
+        NotImplementedError: ``input`` is not floating-point.
+    """
+    if use_input_stats and input.dim() >= 2:
+        _check_values("gpuopt::instance_norm", "channel of a sample", math.prod(input.shape[2:]), input.shape)
+    return _ops.instance_norm.default(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)

@@ -7,6 +7,16 @@ from torch import Tensor, dtype
 from torch.types import Number
 
 def axpy(x: Tensor, y: Tensor, *, alpha: Number = 1) -> Tensor: ...
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.10000000000000001,
+    eps: float = 1.0000000000000001e-05,
+) -> Tensor: ...
 def causal_conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor: ...
 def causal_conv1d_update(
     input: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none"
@@ -83,6 +93,13 @@ def dot_fast_atomic(self: Tensor, tensor: Tensor) -> Tensor: ...
 def dot_rows(self: Tensor, tensor: Tensor) -> Tensor: ...
 def fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor: ...
 def group_by(index: Tensor, bins: int, *, dtype: dtype | None = None) -> tuple[Tensor, Tensor]: ...
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1.0000000000000001e-05,
+) -> Tensor: ...
 @overload
 def index_add(
     self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, mode: str = "fast"
@@ -95,6 +112,16 @@ def index_add_(
     self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, mode: str = "fast"
 ) -> Tensor: ...
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor: ...
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.10000000000000001,
+    eps: float = 1.0000000000000001e-05,
+) -> Tensor: ...
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],

@@ -245,18 +245,22 @@ LongPlan<Args> plan_long(Args args, DType dtype, int64_t slots, const Device& de
   return plan;
 }
 
+// Sets the launch: both gradients, and enough threads that each adds few partial ones.
+inline FinishPlan plan_finish(FinishPlan plan) {
+  plan.shape =
+      shape_of(2 * ceil_div<int64_t>(plan.args.length, kFinishLanes),
+               kFinishLanes * std::min<int64_t>(kMostFinishThreads / kFinishLanes,
+                                                pow2_ceil(ceil_div<int64_t>(plan.args.count, 4))));
+  return plan;
+}
+
 inline FinishPlan plan_finish(const Backward& problem, int64_t partials) {
   FinishPlan plan;
   plan.args = {nullptr, {problem.weight_grad, problem.bias_grad}, partials, problem.rows.length};
   plan.dtype = problem.affine.dtype;
   plan.partials_bytes = static_cast<size_t>(partials) * 2 *
                         static_cast<size_t>(problem.rows.length) * compute_bytes(problem.dtype);
-  // Both gradients, and enough threads that each adds few partial ones.
-  plan.shape =
-      shape_of(2 * ceil_div<int64_t>(problem.rows.length, kFinishLanes),
-               kFinishLanes * std::min<int64_t>(kMostFinishThreads / kFinishLanes,
-                                                pow2_ceil(ceil_div<int64_t>(partials, 4))));
-  return plan;
+  return plan_finish(plan);
 }
 
 }  // namespace detail

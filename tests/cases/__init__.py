@@ -144,8 +144,8 @@ class OpCase:
         repeatable: `repeatable(device, sample)` says whether the same call gives the same bits again.
         workspace: `workspace(sample)` is the number of bytes that a call may allocate beside its result, if that is not a small
             part of its input.
-        approximates: above 1 for operators that compute exp by a GPU's fast instructions. Differences from PyTorch's exp may be this
-            many times as large as the differences that come from another order of additions.
+        approximates: above 1 for operators that compute exp by a GPU's fast instructions, or that round in another order than ATen's.
+            Differences from PyTorch's results may be this many times as large as differences that come from another order of additions.
         fuses: True for an operator that stands for several of ATen's, which round between them.
         writes: the arguments that `overload` writes. (`op` writes to copies of them.)
         saves_inputs: True if backward may need an argument for which ATen saves something else (a padded copy, a result).

@@ -18,6 +18,13 @@ _HEADS, _SCORES = torch.ones(3, 2, 4), torch.ones(3, 2)
 _IMAGE = torch.ones(1, 1, 2, 2)
 _CONVOLUTION = {"input": _SIGNAL, "weight": torch.ones(3, 1, 2), "bias": _VECTOR}
 _SCAN = {"A": torch.ones(3, 2), "D": _VECTOR}
+_BATCH_NORM = {
+    "input": _MATRIX,
+    "running_mean": torch.zeros(4),
+    "running_var": torch.ones(4),
+    "weight": torch.ones(4),
+    "bias": torch.ones(4),
+}
 _REDUCTION = {"input": _MATRIX, "dim": 0, "out": torch.empty(4)}
 _UPSAMPLING = {"input": _IMAGE, "output_size": 3}
 _UPSAMPLING_BACKWARD = {"grad_output": _IMAGE, "output_size": [2, 2], "input_size": [1, 1, 1, 1]}
@@ -37,6 +44,7 @@ CALLS = {
     "conv1d_backward": _CONVOLUTION | {"grad_output": torch.ones(2, 3, 3), "groups": 3},
     "conv_transpose1d": _CONVOLUTION | {"groups": 3},
     "convolve": {"a": _VECTOR, "v": _VECTOR},
+    "batch_norm": _BATCH_NORM | {"training": True},
     "cumsum": {"input": _MATRIX, "dim": 0, "out": torch.empty(3, 4)},
     "cumsum_": {"input": torch.ones(3, 4), "dim": 0},
     "dot": {"input": _VECTOR, "tensor": _VECTOR, "out": torch.empty(())},
@@ -51,9 +59,11 @@ CALLS = {
         "edge_scores": _SCORES,
     },
     "graph_attention": {"query": _HEADS, "key": _HEADS, "value": _HEADS, "csr": _CSR, "bias": _SCORES},
+    "group_norm": {"input": _MATRIX, "num_groups": 2, "weight": torch.ones(4), "bias": torch.ones(4)},
     "group_by": {"index": _INDEX, "bins": 3},
     "index_add": {"input": _MATRIX, "dim": 0, "index": _INDEX, "source": _MATRIX, "alpha": 1, "out": torch.empty(3, 4)},
     "index_add_": {"input": torch.ones(3, 4), "dim": 0, "index": _INDEX, "source": _MATRIX, "alpha": 1},
+    "instance_norm": {**_BATCH_NORM, "input": torch.ones(2, 4, 3)},
     "index_select": {"input": _MATRIX, "dim": 0, "index": _INDEX},
     "layer_norm": {"input": _MATRIX, "normalized_shape": 4, "weight": torch.ones(4), "bias": torch.ones(4)},
     "linear_recurrence": {"a": _MATRIX, "b": _MATRIX, "dim": 0, "initial": torch.ones(4)},

@@ -61,6 +61,8 @@ _UPDATE = (
 _ATTENTION = "left(R h K | R h) right(C h K | C h) value(C h f) bias(E h)"
 _DENSE = "value(E h | E) dense(... C [h] f | C)"
 _NORM = "input(... *N) weight(*N)"
+_IMAGES = "(n C D H W | n C H W | n C L | n C)"
+_CHANNELS = "(N c D H W | N c H W | N c L | N c)"
 _SUMS = {"reduce": ("sum", "mean")}
 
 RULES: dict[str, Rule] = {
@@ -84,6 +86,14 @@ RULES: dict[str, Rule] = {
         f"grad(... *N) {_NORM} mean(... *1) rstd(... *1) -> (... *N) (*N)/~ (*N)/~", linear=("grad",)
     ),
     "_rms_norm_backward": Rule(f"grad(... *N) {_NORM} rstd(... *1) -> (... *N) (*N)/~", linear=("grad",)),
+    "_group_norm": Rule(f"input{_IMAGES} weight(C) bias(C) -> input (n G) (n G)"),
+    "_group_norm_backward": Rule(
+        f"grad{_IMAGES} input{_IMAGES} mean(n G) rstd(n G) weight(C) -> input (C)/n (C)/n", linear=("grad",)
+    ),
+    "_batch_norm": Rule(f"input{_CHANNELS} weight(c) bias(c) mean(c) variance(c) -> input (c) (c) (c)"),
+    "_batch_norm_backward": Rule(
+        f"grad{_CHANNELS} input{_CHANNELS} mean(c) rstd(c) weight(c) -> input (c) (c)", linear=("grad",)
+    ),
     # products
     "dot": Rule("self(n) tensor(n) -> ()/n", linear=("self", "tensor")),
     "dot_fast_atomic": Rule("self(n) tensor(n) -> ()/n", linear=("self", "tensor")),

@@ -30,7 +30,7 @@ inline void check_input(const char* op, const at::Tensor& input) {
 
 // A weight or bias has the dtype of the input, or is float32 beside a half type.
 inline void check_parameter(const char* op, NamedTensor parameter, const at::Tensor& input,
-                            c10::SymIntArrayRef shape) {
+                            c10::SymIntArrayRef shape, const char* wanted) {
   const auto& [name, tensor] = parameter;
   check_device_of(op, parameter, {"input", input});
   const bool is_wide = tensor.scalar_type() == at::kFloat && input.element_size() == 2;
@@ -38,14 +38,16 @@ inline void check_parameter(const char* op, NamedTensor parameter, const at::Ten
               " must have input's dtype, or float32 beside a half type: expected ",
               input.scalar_type(), ", got ", tensor.scalar_type());
   TORCH_CHECK(may_have_shape(tensor, shape), op, ": ", name,
-              " must have the normalized shape: expected ", shape, ", got ", tensor.sym_sizes());
+              " must have a value for each normalised position or channel: expected ", shape,
+              ", got ", tensor.sym_sizes());
 }
 
 inline void check_parameters(const char* op, const at::Tensor& input, const TensorOption& weight,
-                             const TensorOption& bias, c10::SymIntArrayRef shape) {
-  if (is_given(weight)) check_parameter(op, {"weight", *weight}, input, shape);
+                             const TensorOption& bias, c10::SymIntArrayRef shape,
+                             const char* wanted = "the normalized shape") {
+  if (is_given(weight)) check_parameter(op, {"weight", *weight}, input, shape, wanted);
   if (!is_given(bias)) return;
-  check_parameter(op, {"bias", *bias}, input, shape);
+  check_parameter(op, {"bias", *bias}, input, shape, wanted);
   if (is_given(weight)) check_dtype_of(op, {"bias", *bias}, {"weight", *weight});
 }
 

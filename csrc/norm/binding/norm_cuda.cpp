@@ -1,4 +1,6 @@
 // The CUDA kernels of norms.
+#include "norm/binding/norm_cuda.h"
+
 #include <ATen/ATen.h>
 
 #include <limits>
@@ -51,30 +53,6 @@ Rows rows_of(const char* op, Tensor& input, Tensor& grad, int64_t dims) {
   return rows;
 }
 
-const void* data_of(const Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
-}
-void* written(const Tensor& tensor) {
-  return tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
-}
-
-// Dense parameters, which live as long as this object.
-struct Parameters {
-  Tensor weight, bias;
-  DType dtype;
-
-  Parameters(const char* op, const Tensor& input, const TensorOption& given_weight,
-             const TensorOption& given_bias)
-      : dtype(to_dtype(op, input.scalar_type())) {
-    for (const auto& [given, to] : {std::pair{&given_weight, &weight}, {&given_bias, &bias}}) {
-      if (!is_given(*given)) continue;
-      *to = (*given)->contiguous();
-      dtype = to_dtype(op, to->scalar_type());
-    }
-  }
-  Affine affine() const { return {data_of(weight), data_of(bias), dtype}; }
-};
-
 // The result and the statistics. The mean is undefined in RMS norm.
 template <typename Op>
 LayerNormRows::Result normalize(const Op& op) {
@@ -98,7 +76,7 @@ LayerNormRows::Result normalize(const Op& op) {
     return {out, mean, rstd};
   }
   Tensor input = op.input, same = op.input;
-  const Parameters parameters(name, input, op.weight, bias);
+  const DenseParameters parameters(name, input, op.weight, bias);
   Forward problem;
   problem.rows = rows_of(name, input, same, op.dims);
   problem.input = input.const_data_ptr();
@@ -132,7 +110,7 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
                       {"rstd", op.rstd}});
   const c10::cuda::CUDAGuard guard(op.input.device());
   const auto shape = op.input.sizes().slice(op.input.dim() - op.dims);
-  const Parameters parameters(name, op.input, op.weight, std::nullopt);
+  const DenseParameters parameters(name, op.input, op.weight, std::nullopt);
   const auto of_weight = op.input.options().dtype(is_given(op.weight) ? op.weight->scalar_type()
                                                                       : op.input.scalar_type());
   const bool has_weight = op.mask[1], has_bias = !Op::kIsRms && op.mask.back();

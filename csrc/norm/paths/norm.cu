@@ -1,6 +1,7 @@
 // Dispatch on the type of the input.
 #include "common/types.cuh"
 #include "norm/norm.h"
+#include "norm/paths/norm_channels_run.cuh"
 #include "norm/paths/norm_run.cuh"
 
 namespace gpuopt::norm {
@@ -41,6 +42,20 @@ cudaError_t launch(const BackwardPlan& plan, Workspace& workspace, cudaStream_t 
   if (plan.finish) partials = workspace.allocate(plan.finish->partials_bytes);
   return with_type(plan.dtype,
                    [&](auto type) { return run<decltype(type)>(plan, sums, partials, stream); });
+}
+
+cudaError_t launch(const ChannelForwardPlan& plan, Workspace& workspace, cudaStream_t stream) {
+  void* moments = plan.merge ? workspace.allocate(plan.merge->parts_bytes) : nullptr;
+  return with_type(plan.dtype,
+                   [&](auto type) { return run<decltype(type)>(plan, moments, stream); });
+}
+
+cudaError_t launch(const ChannelBackwardPlan& plan, Workspace& workspace, cudaStream_t stream) {
+  void *sums = nullptr, *means = nullptr;
+  if (plan.sums_bytes > 0) sums = workspace.allocate(plan.sums_bytes);
+  if (plan.means_bytes > 0) means = workspace.allocate(plan.means_bytes);
+  return with_type(plan.dtype,
+                   [&](auto type) { return run<decltype(type)>(plan, sums, means, stream); });
 }
 
 }  // namespace gpuopt::norm

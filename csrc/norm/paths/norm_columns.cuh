@@ -5,6 +5,7 @@
 #include "common/convert.cuh"
 #include "common/launch.cuh"
 #include "norm/device/norm_access.cuh"
+#include "norm/device/norm_group.cuh"
 #include "norm/norm_plan.h"
 
 namespace gpuopt::norm {

@@ -2,10 +2,14 @@
 #include "../poisoned_workspace.h"
 #include "norm/norm.h"
 
+namespace gpuopt::norm {
+alignas(16) uint4 staged_memory[((227 << 10) + kGuard) / sizeof(uint4)];
+}  // namespace gpuopt::norm
+
 using namespace gpuopt;
 using namespace gpuopt::norm;
 
-struct Given {
+struct GivenRows {
   int64_t grad, input, mean, rstd, out, weight, bias, weight_grad, bias_grad;
   int64_t dtype, weight_dtype, is_rms, length;
   int64_t sizes[3], input_strides[3], grad_strides[3];
@@ -18,7 +22,7 @@ struct Planned {
 
 constexpr int64_t kLongRows = 3;  // the others are a Width
 
-static Rows rows_of(const Given& given) {
+static Rows rows_of(const GivenRows& given) {
   RowDim dims[3];
   for (int d = 0; d < 3; ++d) {
     dims[d] = {given.sizes[d], given.input_strides[d], given.grad_strides[d]};
@@ -28,7 +32,7 @@ static Rows rows_of(const Given& given) {
   return rows;
 }
 
-static Affine affine_of(const Given& given) {
+static Affine affine_of(const GivenRows& given) {
   return {reinterpret_cast<const void*>(given.weight), reinterpret_cast<const void*>(given.bias),
           static_cast<DType>(given.weight_dtype)};
 }
@@ -54,7 +58,8 @@ static int finish(cudaError_t error, PoisonedWorkspace& workspace) {
 }
 
 // Both return 0, 1 for an error of a launch, or 2 for a write behind the workspace.
-extern "C" int forward(const Given* given, double eps, int sms, int descending, Planned* planned) {
+extern "C" int forward(const GivenRows* given, double eps, int sms, int descending,
+                       Planned* planned) {
   Forward problem;
   problem.input = reinterpret_cast<const void*>(given->input);
   problem.out = reinterpret_cast<void*>(given->out);
@@ -73,7 +78,7 @@ extern "C" int forward(const Given* given, double eps, int sms, int descending, 
   return finish(launch(plan, workspace, nullptr), workspace);
 }
 
-extern "C" int backward(const Given* given, int sms, int descending, Planned* planned) {
+extern "C" int backward(const GivenRows* given, int sms, int descending, Planned* planned) {
   Backward problem;
   problem.grad = reinterpret_cast<const void*>(given->grad);
   problem.input = reinterpret_cast<const void*>(given->input);
@@ -92,4 +97,87 @@ extern "C" int backward(const Given* given, int sms, int descending, Planned* pl
   PoisonedWorkspace workspace(char(0xff));
   emulator::descending = descending != 0;
   return finish(launch(plan, workspace, nullptr), workspace);
+}
+
+// ---------------------------------------------------------------- group and batch norm
+
+struct GivenChannels {
+  int64_t grad, input, mean, rstd, variance, out, weight, bias, weight_grad, bias_grad;
+  int64_t given_mean, given_variance, given_dtype;  // running statistics
+  int64_t dtype, weight_dtype, is_given;
+  int64_t samples, channels, positions, groups, is_over_samples, is_channels_last;
+};
+
+struct PlannedChannels {
+  int64_t values, walking, is_staged, blocks, threads;
+};
+
+static Channels channels_of(const GivenChannels& given) {
+  return {given.samples,
+          given.channels,
+          given.positions,
+          given.groups,
+          given.is_over_samples != 0,
+          given.is_channels_last != 0};
+}
+
+template <typename Problem>
+static void set_channels(Problem& problem, const GivenChannels& given) {
+  problem.input = reinterpret_cast<const void*>(given.input);
+  problem.affine = {reinterpret_cast<const void*>(given.weight),
+                    reinterpret_cast<const void*>(given.bias),
+                    static_cast<DType>(given.weight_dtype)};
+  problem.shape = channels_of(given);
+  problem.dtype = static_cast<DType>(given.dtype);
+}
+
+template <typename Plan>
+static int run_channels(const Plan& plan, const LaunchShape& shape, int descending,
+                        PlannedChannels* planned) {
+  *planned = {plan.is_wide_access, static_cast<int64_t>(plan.walking), plan.staged.has_value(),
+              shape.blocks, shape.threads};
+  PoisonedWorkspace workspace(char(0xff));
+  emulator::descending = descending != 0;
+  auto* staged = reinterpret_cast<char*>(staged_memory);
+  std::fill_n(staged, sizeof(staged_memory), workspace.poison);
+  const int result = finish(launch(plan, workspace, nullptr), workspace);
+  const size_t used = plan.staged ? plan.staged->shape.shared_bytes : 0;
+  const bool is_intact = is_filled(staged + used, sizeof(staged_memory) - used, workspace.poison);
+  return is_intact ? result : 2;
+}
+
+extern "C" int forward_channels(const GivenChannels* given, double eps, int sms, int shared_bytes,
+                                int descending, PlannedChannels* planned) {
+  ChannelForward problem;
+  set_channels(problem, *given);
+  problem.out = reinterpret_cast<void*>(given->out);
+  problem.mean = reinterpret_cast<void*>(given->mean);
+  problem.rstd = reinterpret_cast<void*>(given->rstd);
+  problem.variance = reinterpret_cast<void*>(given->variance);
+  problem.given = {reinterpret_cast<const void*>(given->given_mean),
+                   reinterpret_cast<const void*>(given->given_variance),
+                   static_cast<DType>(given->given_dtype)};
+  problem.eps = eps;
+  const ChannelForwardPlan plan = norm::plan(problem, Device{sms, shared_bytes});
+  return run_channels(plan, plan.staged ? plan.staged->shape : plan.apply->shape, descending,
+                      planned);
+}
+
+extern "C" int backward_channels(const GivenChannels* given, int sms, int shared_bytes,
+                                 int descending, PlannedChannels* planned) {
+  ChannelBackward problem;
+  set_channels(problem, *given);
+  problem.grad = reinterpret_cast<const void*>(given->grad);
+  problem.mean = reinterpret_cast<const void*>(given->mean);
+  problem.rstd = reinterpret_cast<const void*>(given->rstd);
+  problem.input_grad = reinterpret_cast<void*>(given->out);
+  problem.weight_grad = reinterpret_cast<void*>(given->weight_grad);
+  problem.bias_grad = reinterpret_cast<void*>(given->bias_grad);
+  problem.is_given = given->is_given != 0;
+  const ChannelBackwardPlan plan = norm::plan(problem, Device{sms, shared_bytes});
+  const LaunchShape shape = plan.staged  ? plan.staged->shape
+                            : plan.apply ? plan.apply->shape
+                            : plan.sums  ? plan.sums->shape
+                                         : LaunchShape{};
+  return run_channels(plan, shape, descending, planned);
 }

@@ -50,3 +50,18 @@ def test_gradients():
     assert different_bits(of_input[half:], parts[1][0]) is None
     torch.testing.assert_close(of_weight, parts[0][1] + parts[1][1], rtol=1e-4, atol=0.5)
     torch.testing.assert_close(of_bias, parts[0][2] + parts[1][2], rtol=1e-4, atol=0.5)
+
+
+@pytest.mark.parametrize("is_last", [False, True], ids=["planes", "columns"])
+def test_channels(is_last):
+    samples, channels, positions = 3, 24, 30_000_001
+    if is_last:
+        x = _rows(samples * positions, channels, torch.bfloat16).view(samples, positions, channels).mT
+    else:
+        x = _rows(samples * channels, positions, torch.bfloat16).view(samples, channels, positions)
+    found = torch_ops.group_norm(x, 4)[-1:, -6:].float()
+    want = torch.nn.functional.group_norm(x[-1:, -6:].float().contiguous(), 1)
+    torch.testing.assert_close(found, want, rtol=1e-2, atol=1e-2)
+    last = x[:, -1].float()
+    found = torch_ops.batch_norm(x, None, None, training=True)[:, -1].float()
+    torch.testing.assert_close(found, (last - last.mean()) / last.std(), rtol=1e-2, atol=1e-2)

@@ -189,7 +189,7 @@ def test_without_a_gpu_it_says_so_in_one_line():
         (["reduce", "--quick"], ["reduce.quick"], lambda case: case.title in REDUCE and case.headline),
         (
             ["--cases", "NHWC.*bf16"],
-            ["elementwise.some", "reduce.some", "transpose.some"],
+            ["elementwise.some", "norm_channels.some", "reduce.some", "transpose.some"],
             lambda case: "NHWC" in case.name and case.dtype == "bf16",
         ),
     ],

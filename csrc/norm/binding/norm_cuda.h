@@ -1,0 +1,34 @@
+// What the CUDA bindings of this room share.
+#pragma once
+
+#include "binding/cuda_launch.h"
+#include "binding/optional.h"
+#include "norm/norm_problem.h"
+
+namespace gpuopt::norm {
+
+inline const void* data_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+inline void* written(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
+}
+
+// Dense parameters, which live as long as this object.
+struct DenseParameters {
+  at::Tensor weight, bias;
+  DType dtype;
+
+  DenseParameters(const char* op, const at::Tensor& input, const TensorOption& given_weight,
+                  const TensorOption& given_bias)
+      : dtype(to_dtype(op, input.scalar_type())) {
+    for (const auto& [given, to] : {std::pair{&given_weight, &weight}, {&given_bias, &bias}}) {
+      if (!is_given(*given)) continue;
+      *to = (*given)->contiguous();
+      dtype = to_dtype(op, to->scalar_type());
+    }
+  }
+  Affine affine() const { return {data_of(weight), data_of(bias), dtype}; }
+};
+
+}  // namespace gpuopt::norm

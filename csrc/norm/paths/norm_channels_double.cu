@@ -1,0 +1,10 @@
+// Group and batch norm of float64. Each type has a file of its own, so that they compile in
+// parallel.
+#include "norm/paths/norm_channels_launch.cuh"
+
+namespace gpuopt::norm {
+
+template cudaError_t run<double>(const ChannelForwardPlan&, void*, cudaStream_t);
+template cudaError_t run<double>(const ChannelBackwardPlan&, void*, void*, cudaStream_t);
+
+}  // namespace gpuopt::norm
