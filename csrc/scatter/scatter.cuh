@@ -222,7 +222,9 @@ struct Found {
 
 // Slices that a thread has in flight. Large states leave registers for fewer.
 template <typename State>
-constexpr int kUnroll = sizeof(State) > 64 ? 2 : sizeof(State) > 16 ? 3 : 4;
+constexpr int kUnroll = sizeof(State) > 64   ? 2
+                        : sizeof(State) > 16 ? 3
+                                             : 4;
 
 // A block has `rows` bins. Its threads have a unit each of some slices of a bin: neighbouring
 // threads of a warp share a bin, and all threads of the block a long one. Parts are added in the
