@@ -20,8 +20,6 @@ struct ChunkArgs {
   int32_t from_size, to_size, step, padding, taps;
   uint32_t in_channels;  // per group
   uint32_t warps;        // in the launch
-  uint32_t rows;         // output rows
-  uint32_t warp_rows;    // of a warp, one after the other. More than 1 only in toeplitz
   uint32_t warp_tiles;   // tiles of outputs per warp
   uint32_t warp_vecs;    // vectors of an input row in a warp's shared memory
   // Distance in values between the taps of two input channels in shared memory.
@@ -47,8 +45,6 @@ inline ChunkArgs chunk_args(const Problem& p, const ChunkShape& shape) {
   args.step = static_cast<int32_t>(has_unit_stride(p) ? 1 : p.stride);
   args.in_channels = static_cast<uint32_t>(p.from.channels);
   args.warps = static_cast<uint32_t>(shape.warps);
-  args.rows = static_cast<uint32_t>(out_rows(p));
-  args.warp_rows = 1;
   args.warp_tiles = static_cast<uint32_t>(shape.warp_tiles);
   args.warp_vecs = static_cast<uint32_t>(shape.warp_vecs);
   args.taps_pitch = static_cast<uint32_t>(shape.taps_pitch);

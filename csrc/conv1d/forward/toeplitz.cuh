@@ -3,7 +3,6 @@
 // block of 8 outputs on. Column n of B holds the taps from row n on.
 #pragma once
 
-#include "common/warp.cuh"
 #include "conv1d/device/chunk.cuh"
 #include "conv1d/device/launch.cuh"
 #include "conv1d/device/mma.cuh"
@@ -106,16 +105,50 @@ struct MmaRow {
   int32_t last;       // last row of B with taps
 };
 
-constexpr int kToeplitzTile = kMmaParts * kMmaOutputs;
-
-// Multiplies the tiles of a chunk and stores them. `taps` points to the first tap.
 template <typename T>
-__device__ __forceinline__ void multiply_chunk(const ChunkArgs& args,
-                                               const Chunk<T, kToeplitzTile>& chunk,
-                                               const uint4* vecs, const T* taps, int32_t span,
-                                               float bias) {
-  constexpr int N = kVecSize<T>, kTile = kToeplitzTile;
+__global__ void __launch_bounds__(kChunkThreads, 8)
+    toeplitz_kernel(const __grid_constant__ ChunkArgs args) {
+  constexpr int N = kVecSize<T>, kTile = kMmaParts * kMmaOutputs;
+  extern __shared__ uint4 shared[];
+  __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
+  launch_dependents();
   const uint32_t lane = threadIdx.x % 32;
+  const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
+  uint4* const vecs =
+      shared + threadIdx.x / 32 * args.in_channels * (args.warp_vecs + args.taps_pitch / N);
+  uint4* const tap_vecs = vecs + args.in_channels * args.warp_vecs;
+  T* const taps = reinterpret_cast<T*>(tap_vecs) + kTapsBefore;
+  WarpCopies<1> copies(barriers[threadIdx.x / 32]);
+  grid_dependency_wait();
+  if (warp >= args.warps) return;
+
+  // Load inputs and taps.
+  const Chunk<T, kTile> chunk(args, warp);
+  const auto span = static_cast<int32_t>((args.taps - 1) * args.dilation.divisor);
+#pragma unroll 1
+  for (uint32_t c = 0; c < args.in_channels; ++c) {
+    const int32_t steps = (span + chunk.ahead(args, c) + 7) / 16;
+    chunk.copy(args, copies, vecs + c * args.warp_vecs, c,
+               static_cast<int32_t>(args.warp_tiles) * (kTile / N) + 2 * steps + 1);
+  }
+  // Zeros before, behind and (with dilation) between the taps.
+#pragma unroll 1
+  for (uint32_t i = lane; i < args.in_channels * (args.taps_pitch / N); i += 32) {
+    tap_vecs[i] = uint4{};
+  }
+  __syncwarp();
+#pragma unroll 1
+  for (uint32_t c = 0; c < args.in_channels; ++c) {
+#pragma unroll 4
+    for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
+      taps[c * args.taps_pitch + k * args.dilation.divisor] =
+          chunk.weight[c * args.weight_in + k * args.weight_tap];
+    }
+  }
+  const float bias = load_bias<T>(args, chunk.channel);
+  copies.wait();
+  __syncwarp();
+
   const auto row_of = [&](uint32_t c) {
     const int32_t ahead = chunk.ahead(args, c);
     const uint4* const input = vecs + c * args.warp_vecs;
@@ -172,79 +205,9 @@ __device__ __forceinline__ void multiply_chunk(const ChunkArgs& args,
   }
 }
 
-// With kManyRows, a warp copies the inputs of several rows before it multiplies the first one.
-template <typename T, bool kManyRows>
-__global__ void __launch_bounds__(kChunkThreads, 8)
-    toeplitz_kernel(const __grid_constant__ ChunkArgs args) {
-  constexpr int N = kVecSize<T>, kTile = kToeplitzTile;
-  extern __shared__ uint4 shared[];
-  __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
-  launch_dependents();
-  const uint32_t lane = threadIdx.x % 32;
-  const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
-  const uint32_t warp_rows = kManyRows ? args.warp_rows : 1;
-  const uint32_t row_vecs = args.in_channels * (args.warp_vecs + args.taps_pitch / N);
-  uint4* const vecs = shared + threadIdx.x / 32 * warp_rows * row_vecs;
-  WarpCopies<1> copies(barriers[threadIdx.x / 32]);
-  grid_dependency_wait();
-  if (warp >= args.warps) return;
-
-  const Chunk<T, kTile> first(args, warp * warp_rows);
-  const uint32_t rows = kManyRows ? min(warp_rows, args.rows - warp * warp_rows) : 1;
-  const auto chunk_of = [&](uint32_t row) {
-    return kManyRows ? Chunk<T, kTile>(args, warp * warp_rows + row) : first;
-  };
-  const auto taps_of = [&](uint32_t row) {
-    return reinterpret_cast<T*>(vecs + row * row_vecs + args.in_channels * args.warp_vecs) +
-           kTapsBefore;
-  };
-  const auto span = static_cast<int32_t>((args.taps - 1) * args.dilation.divisor);
-
-  // Load inputs and taps. Zeros lie before, behind and (with dilation) between the taps.
-#pragma unroll 1
-  for (uint32_t r = 0; r < rows; ++r) {
-    const Chunk<T, kTile> chunk = chunk_of(r);
-    uint4* const inputs = vecs + r * row_vecs;
-#pragma unroll 1
-    for (uint32_t c = 0; c < args.in_channels; ++c) {
-      const int32_t steps = (span + chunk.ahead(args, c) + 7) / 16;
-      chunk.copy(args, copies, inputs + c * args.warp_vecs, c,
-                 static_cast<int32_t>(args.warp_tiles) * (kTile / N) + 2 * steps + 1);
-    }
-    uint4* const tap_vecs = inputs + args.in_channels * args.warp_vecs;
-#pragma unroll 1
-    for (uint32_t i = lane; i < args.in_channels * (args.taps_pitch / N); i += 32) {
-      tap_vecs[i] = uint4{};
-    }
-  }
-  __syncwarp();
-#pragma unroll 1
-  for (uint32_t r = 0; r < rows; ++r) {
-    const T* const weight = chunk_of(r).weight;
-    T* const taps = taps_of(r);
-#pragma unroll 1
-    for (uint32_t c = 0; c < args.in_channels; ++c) {
-#pragma unroll 4
-      for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
-        taps[c * args.taps_pitch + k * args.dilation.divisor] =
-            weight[c * args.weight_in + k * args.weight_tap];
-      }
-    }
-  }
-  // Each thread loads the bias of one row.
-  const float biases = load_bias<T>(args, chunk_of(min(lane, rows - 1)).channel);
-  copies.wait();
-  __syncwarp();
-#pragma unroll 1
-  for (uint32_t r = 0; r < rows; ++r) {
-    const float bias = kManyRows ? shuffle_from(biases, static_cast<int>(r)) : biases;
-    multiply_chunk(args, chunk_of(r), vecs + r * row_vecs, taps_of(r), span, bias);
-  }
-}
-
 template <Half T>
-auto kernel_of(const ToeplitzPlan& plan) {
-  return plan.args.warp_rows > 1 ? toeplitz_kernel<T, true> : toeplitz_kernel<T, false>;
+auto kernel_of(const ToeplitzPlan&) {
+  return toeplitz_kernel<T>;
 }
 
 }  // namespace gpuopt::conv1d

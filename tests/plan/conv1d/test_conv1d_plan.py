@@ -308,15 +308,6 @@ def test_only_channels_last_signals_go_through_rows(chosen, layout):
         assert not name.startswith(ROWS)
 
 
-@pytest.mark.parametrize("batch, size, warp_rows", [(297, 104, 4), (297, 257, 1), (1, 104, 1), (4, 104, 2)])
-def test_short_rows_share_a_warp(library, batch, size, warp_rows):
-    """A warp of toeplitz copies up to four rows of one tile, if every SM still has 32 warps."""
-    problem = problem_of(batch, 2640, DEPTHWISE, size, 4, BFLOAT16, padding=(3, 0))
-    lines = library.supporting(problem.numbers(), FORWARD, H100.numbers()).decode().splitlines()
-    (blocks,) = [int(line.split()[1]) for line in lines if line.startswith("toeplitz ")]
-    assert blocks == -(-batch * 2640 // (4 * warp_rows))
-
-
 @pytest.mark.parametrize("dtype", list(ITEM))
 def test_devices_of_little_shared_memory_keep_their_paths(chosen, dtype):
     for which in PASSES:
