@@ -2,7 +2,7 @@
 
 - float16 and bfloat16 are computed in float32 and rounded once. Means count entries in integers, and means of integers round down.
 - On CUDA nothing synchronises with the host, unless ``dim_size`` has to be found.
-- Results and gradients are bitwise reproducible, except large sums and means. These may be added in any order, unless
+- Results and gradients are bitwise reproducible, except sums and means of more than 256 entries. These may be added in any order, unless
   ``torch.use_deterministic_algorithms(True)`` is set.
 - CPU tensors are reduced by ATen's operators.
 
@@ -75,9 +75,8 @@ def scatter_reduce(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Reduces the slices of ``src`` that ``index`` assigns to the same bin, as ``scatter`` of torch_scatter.
 
-    Few entries take one launch, which writes each result once. Large sums and means may be added in any order, unless
-    ``torch.use_deterministic_algorithms(True)`` is set. Others are grouped by bin (:func:`group_by`) and reduced in the order of their
-    entries, so they are bitwise reproducible.
+    Few entries take one launch, which writes each result once. Sums and means of more than 256 entries may be added in any order, unless
+    ``torch.use_deterministic_algorithms(True)`` is set. All other results are bitwise reproducible.
 
     Args:
         src: Tensor of any shape with at least one dimension. The dtypes of :func:`segment_reduce`.

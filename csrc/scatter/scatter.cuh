@@ -7,7 +7,7 @@
 //   written          2, 3, 4 and 5              3 and 4 are zeros, so nothing fills `out` before
 //
 // Every result is written once. The order of its additions depends on the index and the number of
-// SMs, but where a block has many entries and the caller allows any order.
+// SMs, unless a block has many entries and the caller allows any order.
 #pragma once
 
 #include "common/index_reader.cuh"
