@@ -28,7 +28,10 @@ __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"
 _ops = torch.ops.gpuopt
 
 
-def _sizes(normalized_shape: int | Sequence[int]) -> list[int]:
+def _sizes(op: str, normalized_shape: int | Sequence[int]) -> list[int]:
+    if isinstance(normalized_shape, float | str) or normalized_shape is None:
+        found = type(normalized_shape).__name__
+        raise TypeError(f"{op}: normalized_shape has a wrong type: expected int or a sequence of int, got {found}")
     return [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
 
 
@@ -59,7 +62,7 @@ def layer_norm(
         RuntimeError: ``input`` does not end with ``normalized_shape``, or a weight or bias has another shape, dtype or device.
         NotImplementedError: ``input`` is not floating-point.
     """
-    return _ops.layer_norm.default(input, _sizes(normalized_shape), weight, bias, eps)
+    return _ops.layer_norm.default(input, _sizes("layer_norm", normalized_shape), weight, bias, eps)
 
 
 @checks_types
@@ -87,7 +90,7 @@ def rms_norm(
         RuntimeError: ``input`` does not end with ``normalized_shape``, or the weight has another shape, dtype or device.
         NotImplementedError: ``input`` is not floating-point.
     """
-    return _ops.rms_norm.default(input, _sizes(normalized_shape), weight, eps)
+    return _ops.rms_norm.default(input, _sizes("rms_norm", normalized_shape), weight, eps)
 
 
 @checks_types

@@ -204,7 +204,9 @@ def _errors(device: str, is_rms: bool) -> Iterator[ErrorCase]:
     for shape in ((3,), (2, 4), (2, 3, 4), (4, 1)):
         yield error(f"normalized_shape {shape}", x, shape, says=(r"\binput\b", r"\[3, 4\]"))
     for wrong in (make(3), make(1, 4), make()):
-        yield error(f"weight {tuple(wrong.shape)}", x, (4,), wrong, says=(r"\bweight\b", r"\[4\]"))
+        yield error(
+            f"weight {tuple(wrong.shape)}", x, (4,), wrong, says=("weight must have the normalized shape", r"\[4\]")
+        )
     for dtype in (torch.int64, torch.bool) + (() if is_rms else (torch.complex64,)):
         yield error(f"input of {dtype}", x.to(dtype), (4,), says=(r"\binput\b", "floating-point"))
     if device != "cpu":

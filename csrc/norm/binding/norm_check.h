@@ -37,9 +37,8 @@ inline void check_parameter(const char* op, NamedTensor parameter, const at::Ten
   TORCH_CHECK(tensor.scalar_type() == input.scalar_type() || is_wide, op, ": ", name,
               " must have input's dtype, or float32 beside a half type: expected ",
               input.scalar_type(), ", got ", tensor.scalar_type());
-  TORCH_CHECK(may_have_shape(tensor, shape), op, ": ", name,
-              " must have a value for each normalised position or channel: expected ", shape,
-              ", got ", tensor.sym_sizes());
+  TORCH_CHECK(may_have_shape(tensor, shape), op, ": ", name, " must have ", wanted, ": expected ",
+              shape, ", got ", tensor.sym_sizes());
 }
 
 inline void check_parameters(const char* op, const at::Tensor& input, const TensorOption& weight,

@@ -210,3 +210,10 @@ def test_int_sizes_and_lists(device):
     for shape in (4, [4], (4,), torch.Size([4])):
         assert close(torch_ops.layer_norm(x, shape, weight, bias), want, 16) is None
     assert close(torch_ops.rms_norm(x, 4, weight), functional.rms_norm(x, (4,), weight), 16) is None
+
+
+@pytest.mark.parametrize("shape", [4.0, "4", None])
+def test_a_wrong_type_of_the_shape_is_named(shape):
+    for norm in (torch_ops.layer_norm, torch_ops.rms_norm):
+        with pytest.raises(TypeError, match=f"{norm.__name__}: normalized_shape has a wrong type: .*, got"):
+            norm(torch.ones(3, 4), shape)
