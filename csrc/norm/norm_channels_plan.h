@@ -19,7 +19,6 @@ constexpr int kWalkBlocks = 8;       // of an SM, where columns are split
 constexpr int kMostMergeThreads = 256;
 constexpr int kMostStagedThreads = 512;
 constexpr int64_t kMostStagedBytes = 192 << 10;
-constexpr int64_t kSharedReserve = 8 << 10;  // for the sums of a block
 // Groups of up to so many bytes are read by one block each, however few there are.
 constexpr int64_t kSmallGroupBytes = 32 << 10;
 

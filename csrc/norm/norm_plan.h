@@ -15,6 +15,8 @@
 
 namespace gpuopt::norm {
 
+constexpr int kAheadBytes = 128;
+
 // What a thread reads at once: 16 bytes, two values of a half type, or a value.
 enum class Access : uint8_t { kVector, kPair, kValue };
 
@@ -28,37 +30,34 @@ constexpr int forward_slots(Access access, size_t value_bytes) {
   if (access == Access::kVector) return 4;
   return value_bytes == 8 ? 8 : 16;
 }
-// Units of the input, and as many of the gradient. Each value has two sums in registers, and the
-// units of the next row are in flight, so slots are few.
+// Units of the input, and as many of the gradient: 16 values of a thread, each with two sums in
+// registers.
 constexpr int backward_slots(Access access, size_t value_bytes) {
-  if (access == Access::kVector) return 2;
+  if (access == Access::kVector) return value_bytes == 4 ? 4 : 2;
   return value_bytes == 8 ? 4 : 8;
 }
-// The same of wide rows of float32, where no further row is in flight. Half types have no registers
-// for more.
-constexpr int kWideSlots = 4;
-
-// Wide rows need more slots in a backward pass.
-enum class Width : uint8_t { kUsual, kShort, kWide };
+// Rows of a thread in shared memory, the one that is computed among them. Those ahead have about
+// 128 bytes.
+constexpr int stages_of(int slots, size_t unit_bytes) {
+  return 1 + std::clamp(kAheadBytes / (2 * slots * static_cast<int>(unit_bytes)), 1, 3);
+}
 
 // Short rows: a thread has one vector of each of some rows.
-constexpr int kShortUnits = 8, kForwardRows = 4, kBackwardRows = 2;
+constexpr int kShortUnits = 8, kForwardRows = 4;
 
-constexpr int kThreads = 256;          // of a block that has several rows
-constexpr int kForwardThreads = 512;   // the most of a block
-constexpr int kBackwardThreads = 512;  // the most of a block
-// Threads of an SM that loops over rows, whose registers limit them.
-constexpr int64_t resident_threads(Access access, size_t value_bytes, Width width) {
-  return access == Access::kVector && value_bytes == 4 && width != Width::kWide ? 768 : 512;
-}
+constexpr int kThreads = 256;         // of a block that has several rows
+constexpr int kForwardThreads = 512;  // the most of a block
+// Threads of an SM that loops over rows, and the most of a block: registers limit them.
+constexpr int backward_threads(int slots) { return slots == 1 ? 768 : 512; }
 constexpr int kLongThreads = 256, kLongBlocks = 3;  // threads, and blocks of an SM
 constexpr int kMostFinishThreads = 1024;
 constexpr int kColumnLanes = 32, kColumnRows = 8;  // the threads of a block that adds up columns
 constexpr int kFinishLanes = 32;
+constexpr int64_t kSharedReserve = 8 << 10;  // for the sums of a block
 
 template <typename Args>
 struct RowsPlan {
-  Width width = Width::kUsual;
+  int slots = 1;  // units of a thread
   Args args;
   LaunchShape shape;
 };
@@ -142,15 +141,7 @@ inline Access widest_access(const Alignment& alignment,
   return size == 2 && alignment.holds(4, operands) ? Access::kPair : Access::kValue;
 }
 
-// What a kernel has registers for.
-struct Limits {
-  int64_t slots;       // of a thread
-  int64_t short_rows;  // of a thread, at once
-  int64_t threads;     // of a block
-};
-
 struct Lanes {
-  Width width = Width::kUsual;
   int64_t lanes = 1;   // threads of a row
   int64_t groups = 1;  // of a block
   int64_t rows = 1;    // of a block
@@ -158,41 +149,35 @@ struct Lanes {
   int64_t threads() const { return groups * lanes; }
 };
 
-// Nothing if a row is too long for a block.
-inline std::optional<Lanes> lanes_of(const Rows& rows, Access access, size_t size,
-                                     const Limits& limits, const Device& device) {
-  const int64_t slots = limits.slots;
-  const int64_t values = values_of(access, size), units = rows.length / values;
+// A thread has so many slots of each of `at_once` rows. Nothing if a row is too long for a block.
+inline std::optional<Lanes> lanes_of(const Tiling& tiling, int64_t unit_bytes, int64_t slots,
+                                     int64_t at_once, int64_t most_threads, const Device& device) {
   Lanes found;
-  const bool is_short = access == Access::kVector && units <= kShortUnits;
-  if (is_short) found.width = Width::kShort;
-  int64_t lanes = is_short ? pow2_ceil(units) : pow2_ceil(ceil_div(units, slots));
   // Threads that are side by side read at least a sector of 32 bytes, or 64 in vectors.
-  const int64_t least = access == Access::kVector ? 4 : 32 / (values * static_cast<int64_t>(size));
-  if (!is_short) lanes = std::max(lanes, std::min(least, pow2_ceil(units)));
-  if (lanes > kThreads / 2) lanes = ceil_div(ceil_div(units, slots), int64_t{kWarp}) * kWarp;
-  if (lanes > limits.threads) return std::nullopt;
+  const int64_t least = unit_bytes == kAccessBytes ? 4 : 32 / unit_bytes;
+  const int64_t wanted = ceil_div(tiling.units, slots);
+  int64_t lanes = std::max(pow2_ceil(wanted), std::min(least, pow2_ceil(tiling.units)));
+  if (lanes > kWarp) lanes = ceil_div(wanted, int64_t{kWarp}) * kWarp;
+  if (lanes > most_threads) return std::nullopt;
   found.lanes = lanes;
   found.groups = std::max<int64_t>(kThreads / lanes, 1);
-  const int64_t at_once = is_short ? limits.short_rows : 1;
+  while (found.threads() > most_threads) found.groups /= 2;
   // Few rows are spread over all SMs.
   while (found.groups > 1 && found.threads() > 2 * kWarp &&
-         ceil_div(rows.count, found.groups * at_once) < device.sms) {
+         ceil_div<int64_t>(tiling.rows, found.groups * at_once) < device.sms) {
     found.groups /= 2;
   }
   found.rows = found.groups * at_once;
   return found;
 }
 
-inline std::optional<Lanes> backward_lanes(const Rows& rows, Access access, size_t size,
-                                           const Device& device) {
-  const Limits limits{backward_slots(access, size), kBackwardRows, kBackwardThreads};
-  auto lanes = lanes_of(rows, access, size, limits, device);
-  if (lanes || access != Access::kVector || size != 4) return lanes;
-  const Limits wide{kWideSlots, kBackwardRows, kBackwardThreads};
-  lanes = lanes_of(rows, access, size, wide, device);
-  if (lanes) lanes->width = Width::kWide;
-  return lanes;
+// Bytes of a value in registers: sums, means and deviations.
+inline size_t compute_bytes(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
+
+// Bytes of shared memory for each thread of a backward pass.
+inline int64_t ahead_bytes(int64_t unit_bytes, int slots, DType dtype) {
+  const auto statistics = 2 * static_cast<int64_t>(compute_bytes(dtype));
+  return (2 * unit_bytes * slots + statistics) * stages_of(slots, static_cast<size_t>(unit_bytes));
 }
 
 inline Tiling tiling_of(const Rows& rows, Access access, size_t size) {
@@ -219,9 +204,6 @@ inline LaunchShape shape_of(int64_t blocks, int64_t threads) {
 inline Parameters parameters_of(const Affine& affine, DType dtype) {
   return {affine.weight, affine.bias, affine.dtype != dtype};
 }
-
-// Bytes of a value in registers: sums, means and deviations.
-inline size_t compute_bytes(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
 
 // Long rows are read in vectors or one value at a time.
 inline Access long_access(Access access) {
@@ -263,6 +245,32 @@ inline FinishPlan plan_finish(const Backward& problem, int64_t partials) {
   return plan_finish(plan);
 }
 
+// Blocks stay on their SM and loop over rows, so that partial gradients are few. All blocks have
+// equally many iterations. False if a row is too long for a block.
+inline bool plan_rows(BackwardPlan& plan, BackwardArgs args, const Device& device) {
+  const size_t size = size_of(plan.dtype);
+  const auto unit_bytes = static_cast<int64_t>(size) * values_of(plan.access, size);
+  const int64_t memory = device.shared_bytes - kSharedReserve;
+  // Few rows have many threads each, because SMs are idle.
+  const bool is_few = args.tiling.rows < static_cast<uint32_t>(device.sms) &&
+                      args.tiling.units <= backward_threads(1);
+  const bool has_one_slot =
+      plan.access == Access::kVector && (args.tiling.units <= kShortUnits || is_few);
+  const int slots = has_one_slot ? 1 : backward_slots(plan.access, size);
+  const int64_t bytes = ahead_bytes(unit_bytes, slots, plan.dtype);
+  const int64_t most_threads = std::min<int64_t>(backward_threads(slots), memory / bytes);
+  const auto lanes = lanes_of(args.tiling, unit_bytes, slots, 1, most_threads, device);
+  if (!lanes) return false;
+  set_lanes(args.tiling, *lanes);
+  const int64_t tiles = ceil_div<int64_t>(args.tiling.rows, lanes->rows);
+  const int64_t resident = most_threads / lanes->threads();
+  const int64_t iterations = ceil_div(tiles, device.sms * resident);
+  plan.rows =
+      RowsPlan<BackwardArgs>{slots, args, shape_of(ceil_div(tiles, iterations), lanes->threads())};
+  plan.rows->shape.shared_bytes = static_cast<size_t>(bytes * lanes->threads());
+  return true;
+}
+
 }  // namespace detail
 
 inline ForwardPlan plan(const Forward& problem, const Device& device) {
@@ -282,11 +290,14 @@ inline ForwardPlan plan(const Forward& problem, const Device& device) {
   args.eps = problem.eps;
   args.is_rms = problem.is_rms;
   args.tiling = detail::tiling_of(rows, plan.access, size);
-  const detail::Limits limits{forward_slots(plan.access, size), kForwardRows, kForwardThreads};
-  if (const auto lanes = detail::lanes_of(rows, plan.access, size, limits, device)) {
+  const auto unit_bytes = static_cast<int64_t>(size) * values_of(plan.access, size);
+  const bool is_short = plan.access == Access::kVector && args.tiling.units <= kShortUnits;
+  const int slots = is_short ? 1 : forward_slots(plan.access, size);
+  if (const auto lanes = detail::lanes_of(args.tiling, unit_bytes, slots,
+                                          is_short ? kForwardRows : 1, kForwardThreads, device)) {
     detail::set_lanes(args.tiling, *lanes);
     plan.path = RowsPlan<ForwardArgs>{
-        lanes->width, args, detail::shape_of(ceil_div(rows.count, lanes->rows), lanes->threads())};
+        slots, args, detail::shape_of(ceil_div(rows.count, lanes->rows), lanes->threads())};
     return plan;
   }
   plan.access = detail::long_access(plan.access);
@@ -314,16 +325,8 @@ inline BackwardPlan plan(const Backward& problem, const Device& device) {
   args.input_rows = detail::offsets_of(rows, 0);
   args.grad_rows = detail::offsets_of(rows, 1);
   args.tiling = detail::tiling_of(rows, plan.access, size);
-  if (const auto lanes = detail::backward_lanes(rows, plan.access, size, device)) {
-    detail::set_lanes(args.tiling, *lanes);
-    // Blocks stay on their SM and loop over rows, so that partial gradients are few. All blocks
-    // have equally many iterations.
-    const int64_t tiles = ceil_div(rows.count, lanes->rows), threads = lanes->threads();
-    const int64_t resident = resident_threads(plan.access, size, lanes->width) / threads;
-    const int64_t iterations = ceil_div(tiles, device.sms * resident);
-    const int64_t blocks = ceil_div(tiles, iterations);
-    plan.rows = RowsPlan<BackwardArgs>{lanes->width, args, detail::shape_of(blocks, threads)};
-    if (has_columns) plan.finish = detail::plan_finish(problem, blocks);
+  if (detail::plan_rows(plan, args, device)) {
+    if (has_columns) plan.finish = detail::plan_finish(problem, plan.rows->shape.blocks);
     return plan;
   }
   plan.access = detail::long_access(plan.access);

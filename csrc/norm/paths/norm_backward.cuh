@@ -7,6 +7,7 @@
 //   weight_grad = sum over the rows of grad * normal,  bias_grad = sum of grad
 #pragma once
 
+#include "common/async.cuh"
 #include "common/launch.cuh"
 #include "norm/device/norm_access.cuh"
 #include "norm/device/norm_group.cuh"
@@ -48,121 +49,141 @@ __device__ __forceinline__ void store_partial(const Tiling& tiling, const Group&
   }
 }
 
-// Some rows of a block, as a thread reads them. What is not valid is 0 and adds nothing.
-template <typename T, int kValues, int kSlots, int kRows>
-struct BackwardTile {
+// What a thread reads of its next rows: words in shared memory, some rows ahead. A thread reads
+// back only what it has copied, so copies need no barrier. What is not valid is 0 and adds nothing.
+template <typename T, int kValues, int kSlots>
+struct RowsAhead {
   using C = compute_t<T>;
-  Words<T, kValues> inputs[kRows][kSlots], grads[kRows][kSlots];
-  C means[kRows], rstds[kRows];
+  using Unit = Words<T, kValues>;
+  static constexpr int kStages = stages_of(kSlots, sizeof(Unit));
+  const BackwardArgs& args;
+  const Group& group;
+  Unit* memory;  // [stage][slot][input, gradient][thread], then the statistics
 
-  __device__ __forceinline__ void load(const BackwardArgs& args, const Group& group,
-                                       uint32_t first) {
+  __device__ __forceinline__ C& statistic(int stage, int which) const {  // mean or rstd
+    auto* statistics = reinterpret_cast<C*>(memory + kStages * kSlots * 2 * blockDim.x);
+    return statistics[(stage * 2 + which) * blockDim.x + threadIdx.x];
+  }
+
+  __device__ __forceinline__ Unit& unit(int stage, int slot, int operand) const {
+    return memory[((stage * kSlots + slot) * 2 + operand) * blockDim.x + threadIdx.x];
+  }
+  __device__ __forceinline__ uint32_t position(int slot) const {
+    return (group.lane + slot * group.lanes) * kValues;
+  }
+  __device__ __forceinline__ void copy(uint32_t row, int stage) const {
+    const bool is_row = row < args.tiling.rows;
+    const T* input = static_cast<const T*>(args.input) + args.input_rows.of(row);
+    const T* grad = static_cast<const T*>(args.grad) + args.grad_rows.of(row);
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      const uint32_t row = first + k * args.tiling.groups;
-      const bool is_row = row < args.tiling.rows;
-      const T* input = static_cast<const T*>(args.input) + args.input_rows.of(row);
-      const T* grad = static_cast<const T*>(args.grad) + args.grad_rows.of(row);
+    for (int s = 0; s < kSlots; ++s) {
+      const bool is_valid = is_row && position(s) < static_cast<uint32_t>(args.tiling.length);
+      copy_unit(unit(stage, s, 0), input + position(s), is_valid);
+      copy_unit(unit(stage, s, 1), grad + position(s), is_valid);
+    }
+    copy_async_if(&statistic(stage, 0), static_cast<const C*>(args.mean) + row,
+                  is_row && args.mean != nullptr);
+    copy_async_if(&statistic(stage, 1), static_cast<const C*>(args.rstd) + row, is_row);
+    end_copy_group();
+  }
+  __device__ __forceinline__ void wait() const { wait_for_copy_groups<kStages - 1>(); }
+
+  // The gradient, and the normal values.
+  __device__ __forceinline__ void read(int stage, int slot, C mean, C rstd, C (&grad)[kValues],
+                                       C (&normal)[kValues]) const {
+    widen<T, kValues>(unit(stage, slot, 0), normal);
+    widen<T, kValues>(unit(stage, slot, 1), grad);
 #pragma unroll
-      for (int s = 0; s < kSlots; ++s) {
-        const uint32_t position = (group.lane + s * group.lanes) * kValues;
-        const bool is_valid = is_row && position < static_cast<uint32_t>(args.tiling.length);
-        inputs[k][s] = load_words<T, kValues>(input + position, is_valid);
-        grads[k][s] = load_words<T, kValues>(grad + position, is_valid);
-      }
-      means[k] = is_row && args.mean != nullptr ? static_cast<const C*>(args.mean)[row] : C{0};
-      rstds[k] = is_row ? static_cast<const C*>(args.rstd)[row] : C{0};
+    for (int i = 0; i < kValues; ++i) normal[i] = (normal[i] - mean) * rstd;
+  }
+
+ private:
+  static __device__ __forceinline__ void copy_unit(Unit& to, const T* from, bool is_valid) {
+    if constexpr (sizeof(Unit) >= 4) {
+      copy_async_if(&to, reinterpret_cast<const Unit*>(from), is_valid);
+    } else {
+      to = load_word<Unit>(from, is_valid);
     }
   }
 };
 
-// With kPrefetch, the next rows are in flight while a row is computed.
-template <typename T, int kValues, int kSlots, int kRows, bool kPrefetch>
-__global__ void __launch_bounds__(kBackwardThreads)
+template <typename T, int kValues, int kSlots>
+__global__ void __launch_bounds__(backward_threads(kSlots), 1)
     differentiate_rows(const __grid_constant__ BackwardArgs args) {
   using C = compute_t<T>;
-  __shared__ C exchanged[2][kMaxWarps * 2 * kRows];  // iterations alternate
-  __shared__ C shared[kBackwardThreads * kValues];
+  using Ahead = RowsAhead<T, kValues, kSlots>;
+  extern __shared__ uint4 staged_memory[];
+  __shared__ C exchanged[Ahead::kStages][kMaxWarps * 2];
   const Tiling& tiling = args.tiling;
   const Parameters& parameters = args.parameters;
   const Group group(tiling);
+  const Ahead ahead{args, group, reinterpret_cast<typename Ahead::Unit*>(staged_memory)};
   const auto length = static_cast<uint32_t>(tiling.length);
   const C share = 1 / static_cast<C>(length);
-  const uint32_t step = gridDim.x * tiling.groups * kRows;
-  uint32_t begin = blockIdx.x * tiling.groups * kRows;
+  const uint32_t step = gridDim.x * tiling.groups;
+  uint32_t row = blockIdx.x * tiling.groups + group.number;
   C weight_sums[kSlots][kValues] = {}, bias_sums[kSlots][kValues] = {};
+  C weights[kSlots][kValues] = {};
   grid_dependency_wait();
   launch_next();
-  BackwardTile<T, kValues, kSlots, kRows> tile;
-  if constexpr (kPrefetch) tile.load(args, group, begin + group.number);
+#pragma unroll
+  for (int stage = 0; stage + 1 < Ahead::kStages; ++stage) ahead.copy(row + stage * step, stage);
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) {
+    if (ahead.position(s) >= length) break;
+    load_parameters<T>(parameters.weight, parameters.is_wide, ahead.position(s), C{1}, weights[s]);
+  }
+  // All threads of a block have equally many iterations.
 #pragma unroll 1
-  for (int iteration = 0; begin < tiling.rows; begin += step, iteration ^= 1) {
-    if constexpr (!kPrefetch) tile.load(args, group, begin + group.number);
-
-    C scaled[kRows][kSlots][kValues], normal[kRows][kSlots][kValues];
-    C sums[2 * kRows] = {}, rstds[kRows];
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      rstds[k] = tile.rstds[k];
-#pragma unroll
-      for (int s = 0; s < kSlots; ++s) {
-        widen<T, kValues>(tile.grads[k][s], scaled[k][s]);
-        widen<T, kValues>(tile.inputs[k][s], normal[k][s]);
-#pragma unroll
-        for (int i = 0; i < kValues; ++i) {
-          normal[k][s][i] = (normal[k][s][i] - tile.means[k]) * rstds[k];
-        }
-      }
-    }
-    if constexpr (kPrefetch) tile.load(args, group, begin + step + group.number);
+  for (int stage = 0; row - group.number < tiling.rows;
+       row += step, stage = stage + 1 < Ahead::kStages ? stage + 1 : 0) {
+    ahead.copy(row + (Ahead::kStages - 1) * step, stage > 0 ? stage - 1 : Ahead::kStages - 1);
+    ahead.wait();
+    const C mean = ahead.statistic(stage, 0), rstd = ahead.statistic(stage, 1);
 
     // Add up over rows and over columns.
+    C scaled[kSlots][kValues], normal[kSlots][kValues];
+    C sums[2] = {};
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      const uint32_t position = (group.lane + s * group.lanes) * kValues;
-      if (position >= length) break;
-      C weights[kValues];
-      load_parameters<T>(parameters.weight, parameters.is_wide, position, C{1}, weights);
+      C products[kValues];
+      ahead.read(stage, s, mean, rstd, scaled[s], normal[s]);
 #pragma unroll
-      for (int k = 0; k < kRows; ++k) {
-#pragma unroll
-        for (int i = 0; i < kValues; ++i) {
-          C& value = scaled[k][s][i];
-          weight_sums[s][i] = multiply_add(value, normal[k][s][i], weight_sums[s][i]);
-          bias_sums[s][i] += value;
-          value *= weights[i];
-          sums[2 * k] += value;
-          sums[2 * k + 1] = multiply_add(value, normal[k][s][i], sums[2 * k + 1]);
-        }
+      for (int i = 0; i < kValues; ++i) {
+        C& value = scaled[s][i];
+        weight_sums[s][i] = multiply_add(value, normal[s][i], weight_sums[s][i]);
+        bias_sums[s][i] += value;
+        value *= weights[s][i];
+        products[i] = value * normal[s][i];
       }
+      sums[0] += sum_of(scaled[s]);
+      sums[1] += sum_of(products);
     }
     if (args.input_grad == nullptr) continue;
-    add_up(group, sums, exchanged[iteration]);
+    add_up(group, sums, exchanged[stage]);
+    if (row >= tiling.rows) continue;
 
     // Store.
+    const C mean_scaled = args.mean != nullptr ? sums[0] * share * rstd : C{0};
+    const C mean_product = sums[1] * share * rstd;
+    T* out = static_cast<T*>(args.input_grad) + int64_t{row} * length;
 #pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      const uint32_t row = begin + group.number + k * tiling.groups;
-      if (row >= tiling.rows) break;
-      const C mean_scaled = args.mean != nullptr ? sums[2 * k] * share : C{0};
-      const C mean_product = sums[2 * k + 1] * share;
-      T* out = static_cast<T*>(args.input_grad) + int64_t{row} * length;
+    for (int s = 0; s < kSlots; ++s) {
+      if (ahead.position(s) >= length) break;
+      Vec<T, kValues> result;
 #pragma unroll
-      for (int s = 0; s < kSlots; ++s) {
-        const uint32_t position = (group.lane + s * group.lanes) * kValues;
-        if (position >= length) break;
-        Vec<T, kValues> result;
-#pragma unroll
-        for (int i = 0; i < kValues; ++i) {
-          const C inner = scaled[k][s][i] - mean_scaled - normal[k][s][i] * mean_product;
-          result.values[i] = from_compute<T>(rstds[k] * inner);
-        }
-        store_vec(out + position, result);
+      for (int i = 0; i < kValues; ++i) {
+        const C less = multiply_add(scaled[s][i], rstd, -mean_scaled);
+        result.values[i] = from_compute<T>(multiply_add(-normal[s][i], mean_product, less));
       }
+      store_vec(out + ahead.position(s), result);
     }
   }
 
   if (args.partials == nullptr) return;
+  // The last copies are of rows that are not there, but they still write to memory.
+  wait_for_copies();
+  C* shared = reinterpret_cast<C*>(staged_memory);
   C* partial = static_cast<C*>(args.partials) + int64_t{blockIdx.x} * 2 * tiling.length;
   store_partial(tiling, group, weight_sums, shared, partial);
   if (args.has_bias) store_partial(tiling, group, bias_sums, shared, partial + tiling.length);

@@ -29,7 +29,7 @@ cudaError_t launch_rows(const ForwardPlan& plan, const RowsPlan<ForwardArgs>& pa
   return with_access<T, true>(plan.access, [&](auto access) {
     constexpr int kValues = values_of(access, sizeof(T)), kSlots = forward_slots(access, sizeof(T));
     if constexpr (access == Access::kVector) {
-      if (path.width == Width::kShort) {
+      if (path.slots == 1) {
         return launch_kernel(normalize_rows<T, kValues, 1, kForwardRows>, path.shape, stream,
                              path.args);
       }
@@ -45,18 +45,11 @@ cudaError_t launch_rows(const BackwardPlan& plan, const RowsPlan<BackwardArgs>& 
     constexpr int kValues = values_of(access, sizeof(T)),
                   kSlots = backward_slots(access, sizeof(T));
     if constexpr (access == Access::kVector) {
-      if (path.width == Width::kShort) {
-        return launch_kernel(differentiate_rows<T, kValues, 1, kBackwardRows, true>, path.shape,
-                             stream, args);
-      }
-      if constexpr (sizeof(T) == 4) {
-        if (path.width == Width::kWide) {
-          return launch_kernel(differentiate_rows<T, kValues, kWideSlots, 1, false>, path.shape,
-                               stream, args);
-        }
+      if (path.slots == 1) {
+        return launch_kernel(differentiate_rows<T, kValues, 1>, path.shape, stream, args);
       }
     }
-    return launch_kernel(differentiate_rows<T, kValues, kSlots, 1, true>, path.shape, stream, args);
+    return launch_kernel(differentiate_rows<T, kValues, kSlots>, path.shape, stream, args);
   });
 }
 

@@ -20,7 +20,8 @@ struct Planned {
   int64_t access, path, lanes, groups, blocks, threads, parts;
 };
 
-constexpr int64_t kLongRows = 3;  // the others are a Width
+constexpr int kSharedBytes = 227 << 10;
+constexpr int64_t kLongRows = 0;  // otherwise the units of a thread
 
 static Rows rows_of(const GivenRows& given) {
   RowDim dims[3];
@@ -39,7 +40,7 @@ static Affine affine_of(const GivenRows& given) {
 
 template <typename Args>
 static void describe(Planned& planned, const RowsPlan<Args>& path) {
-  planned.path = static_cast<int64_t>(path.width);
+  planned.path = path.slots;
   planned.lanes = path.args.tiling.lanes.divisor;
   planned.groups = path.args.tiling.groups;
   planned.blocks = path.shape.blocks;
@@ -70,7 +71,7 @@ extern "C" int forward(const GivenRows* given, double eps, int sms, int descendi
   problem.dtype = static_cast<DType>(given->dtype);
   problem.eps = eps;
   problem.is_rms = given->is_rms != 0;
-  const ForwardPlan plan = norm::plan(problem, Device{sms});
+  const ForwardPlan plan = norm::plan(problem, Device{sms, kSharedBytes});
   planned->access = static_cast<int64_t>(plan.access);
   std::visit([&](const auto& path) { describe(*planned, path); }, plan.path);
   PoisonedWorkspace workspace(char(0xff));
@@ -90,7 +91,7 @@ extern "C" int backward(const GivenRows* given, int sms, int descending, Planned
   problem.affine = affine_of(*given);
   problem.rows = rows_of(*given);
   problem.dtype = static_cast<DType>(given->dtype);
-  const BackwardPlan plan = norm::plan(problem, Device{sms});
+  const BackwardPlan plan = norm::plan(problem, Device{sms, kSharedBytes});
   planned->access = static_cast<int64_t>(plan.access);
   if (plan.rows) describe(*planned, *plan.rows);
   if (plan.long_rows) describe(*planned, *plan.long_rows);

@@ -19,7 +19,7 @@ from ..memory import Memory, decode, encode
 F64 = TYPES[8]
 FLOATS = [F16, BF16, F32, F64]
 ROUNDING = {F16: 2.0**-11, BF16: 2.0**-8, F32: 2.0**-24, F64: 2.0**-53}
-ROWS, SHORT_ROWS, WIDE_ROWS, LONG_ROWS = range(4)
+LONG_ROWS = 0  # otherwise the units of a thread
 VECTOR, PAIR, VALUE = range(3)
 POISON = 0xCD
 EPS = 1e-5
@@ -316,28 +316,28 @@ def test_random_backward(kernels):
 
 
 @pytest.mark.parametrize(
-    "dtype, length, rows, path, access, lanes",
+    "dtype, length, rows, slots, access, lanes",
     [
-        (F32, 4, 300, SHORT_ROWS, VECTOR, 1),
-        (F32, 32, 70, SHORT_ROWS, VECTOR, 8),
-        (BF16, 64, 70, SHORT_ROWS, VECTOR, 8),
-        (BF16, 96, 70, ROWS, VECTOR, 4),
-        (BF16, 768, 9, ROWS, VECTOR, 32),
-        (BF16, 1024, 9, ROWS, VECTOR, 32),
-        (BF16, 2048, 5, ROWS, VECTOR, 64),
-        (BF16, 4096, 3, ROWS, VECTOR, 128),
-        (BF16, 5120, 2, ROWS, VECTOR, 160),
-        (BF16, 16384, 1, ROWS, VECTOR, 512),
-        (F16, 6, 50, ROWS, PAIR, 4),
-        (F16, 770, 5, ROWS, PAIR, 32),
-        (F16, 197, 5, ROWS, VALUE, 16),
-        (F32, 1023, 5, ROWS, VALUE, 64),
-        (F64, 300, 5, ROWS, VALUE, 64),
+        (F32, 4, 300, 1, VECTOR, 1),
+        (F32, 32, 70, 1, VECTOR, 8),
+        (BF16, 64, 70, 1, VECTOR, 8),
+        (BF16, 96, 70, 4, VECTOR, 4),
+        (BF16, 768, 9, 4, VECTOR, 32),
+        (BF16, 1024, 9, 4, VECTOR, 32),
+        (BF16, 2048, 5, 4, VECTOR, 64),
+        (BF16, 4096, 3, 4, VECTOR, 128),
+        (BF16, 5120, 2, 4, VECTOR, 160),
+        (BF16, 16384, 1, 4, VECTOR, 512),
+        (F16, 6, 50, 16, PAIR, 4),
+        (F16, 770, 5, 16, PAIR, 32),
+        (F16, 197, 5, 16, VALUE, 16),
+        (F32, 1023, 5, 16, VALUE, 64),
+        (F64, 300, 5, 8, VALUE, 64),
     ],
 )  # fmt: skip
-def test_paths_of_rows(kernels, dtype, length, rows, path, access, lanes):
+def test_paths_of_rows(kernels, dtype, length, rows, slots, access, lanes):
     planned = check_forward(kernels, Problem(dtype, (rows,), length))
-    assert (planned.path, planned.access, planned.lanes) == (path, access, lanes)
+    assert (planned.path, planned.access, planned.lanes) == (slots, access, lanes)
 
 
 @pytest.mark.parametrize("is_rms", [False, True])
@@ -353,22 +353,25 @@ def test_long_rows(kernels, dtype, length, rows, sms, parts, is_rms):
 
 
 @pytest.mark.parametrize(
-    "dtype, length, path, lanes",
+    "dtype, length, rows, slots, lanes",
     [
-        (BF16, 24, SHORT_ROWS, 4),
-        (BF16, 768, ROWS, 64),
-        (BF16, 2048, ROWS, 128),
-        (BF16, 8192, ROWS, 512),
-        (F32, 4096, ROWS, 512),
-        (F32, 8192, WIDE_ROWS, 512),
-        (F16, 777, ROWS, 128),
-        (F16, 778, ROWS, 64),
-        (F64, 2000, ROWS, 512),
+        (BF16, 24, 11, 1, 4),
+        (BF16, 768, 11, 2, 64),
+        (BF16, 2048, 11, 2, 128),
+        (BF16, 2304, 11, 2, 160),
+        (BF16, 8192, 11, 2, 512),
+        (BF16, 2048, 1, 1, 256),
+        (F32, 3072, 1, 1, 768),
+        (F32, 4096, 1, 4, 256),
+        (F32, 8192, 11, 4, 512),
+        (F16, 777, 11, 8, 128),
+        (F16, 778, 11, 8, 64),
+        (F64, 2000, 11, 4, 512),
     ],
 )
-def test_paths_of_rows_backward(kernels, dtype, length, path, lanes):
-    planned = check_backward(kernels, Problem(dtype, (11,), length))
-    assert (planned.path, planned.lanes) == (path, lanes)
+def test_paths_of_rows_backward(kernels, dtype, length, rows, slots, lanes):
+    planned = check_backward(kernels, Problem(dtype, (rows,), length, sms=2))
+    assert (planned.path, planned.lanes) == (slots, lanes)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
