@@ -90,14 +90,15 @@ def norm() -> Calls:
 
 
 def scatter() -> Calls:
-    """Means of so few entries are reduced in one launch. Large sums are added in any order, so there is none."""
+    """Maxima, and sums of few entries. Those of more than 256 entries are added in any order."""
     calls = {}
     for dtype, (entries, bins, width, reductions) in itertools.product(
         DTYPES,
         (
-            (300, 40, 16, ("sum", "max")),
-            (2000, 2708, 128, ("sum", "min")),
-            (8000, 3, 33, ("mean", "max")),
+            (256, 40, 16, ("sum", "max")),
+            (2000, 2708, 128, ("max", "min")),
+            (256, 3, 33, ("mean", "max")),
+            (8000, 3, 33, ("min",)),
             (200_000, 5000, 16, ("max", "mul")),
         ),
     ):

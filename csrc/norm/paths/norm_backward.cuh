@@ -56,6 +56,8 @@ struct RowsAhead {
   using C = compute_t<T>;
   using Unit = Words<T, kValues>;
   static constexpr int kStages = stages_of(kSlots, sizeof(Unit));
+  // Asynchronous copies have at least 4 bytes. Smaller units are read where they are.
+  static constexpr bool kIsCopied = sizeof(Unit) >= 4;
   const BackwardArgs& args;
   const Group& group;
   Unit* memory;  // [stage][slot][input, gradient][thread], then the statistics
@@ -68,18 +70,31 @@ struct RowsAhead {
   __device__ __forceinline__ Unit& unit(int stage, int slot, int operand) const {
     return memory[((stage * kSlots + slot) * 2 + operand) * blockDim.x + threadIdx.x];
   }
+  __device__ __forceinline__ const T* input(uint32_t row) const {
+    return static_cast<const T*>(args.input) + args.input_rows.of(row);
+  }
+  __device__ __forceinline__ const T* grad(uint32_t row) const {
+    return static_cast<const T*>(args.grad) + args.grad_rows.of(row);
+  }
+  __device__ __forceinline__ bool is_valid(uint32_t row, int slot) const {
+    return row < args.tiling.rows && position(slot) < static_cast<uint32_t>(args.tiling.length);
+  }
   __device__ __forceinline__ uint32_t position(int slot) const {
     return (group.lane + slot * group.lanes) * kValues;
   }
   __device__ __forceinline__ void copy(uint32_t row, int stage) const {
     const bool is_row = row < args.tiling.rows;
-    const T* input = static_cast<const T*>(args.input) + args.input_rows.of(row);
-    const T* grad = static_cast<const T*>(args.grad) + args.grad_rows.of(row);
+    if constexpr (kIsCopied) {
+      const T *inputs = input(row), *grads = grad(row);
 #pragma unroll
-    for (int s = 0; s < kSlots; ++s) {
-      const bool is_valid = is_row && position(s) < static_cast<uint32_t>(args.tiling.length);
-      copy_unit(unit(stage, s, 0), input + position(s), is_valid);
-      copy_unit(unit(stage, s, 1), grad + position(s), is_valid);
+      for (int s = 0; s < kSlots; ++s) {
+        const T* from[2] = {inputs + position(s), grads + position(s)};
+#pragma unroll
+        for (int a = 0; a < 2; ++a) {
+          copy_async_if(&unit(stage, s, a), reinterpret_cast<const Unit*>(from[a]),
+                        is_valid(row, s));
+        }
+      }
     }
     copy_async_if(&statistic(stage, 0), static_cast<const C*>(args.mean) + row,
                   is_row && args.mean != nullptr);
@@ -89,20 +104,20 @@ struct RowsAhead {
   __device__ __forceinline__ void wait() const { wait_for_copy_groups<kStages - 1>(); }
 
   // The gradient, and the normal values.
-  __device__ __forceinline__ void read(int stage, int slot, C mean, C rstd, C (&grad)[kValues],
-                                       C (&normal)[kValues]) const {
-    widen<T, kValues>(unit(stage, slot, 0), normal);
-    widen<T, kValues>(unit(stage, slot, 1), grad);
+  __device__ __forceinline__ void read(uint32_t row, int stage, C (&grads)[kSlots][kValues],
+                                       C (&normal)[kSlots][kValues]) const {
+    const C mean = statistic(stage, 0), rstd = statistic(stage, 1);
 #pragma unroll
-    for (int i = 0; i < kValues; ++i) normal[i] = (normal[i] - mean) * rstd;
-  }
-
- private:
-  static __device__ __forceinline__ void copy_unit(Unit& to, const T* from, bool is_valid) {
-    if constexpr (sizeof(Unit) >= 4) {
-      copy_async_if(&to, reinterpret_cast<const Unit*>(from), is_valid);
-    } else {
-      to = load_word<Unit>(from, is_valid);
+    for (int s = 0; s < kSlots; ++s) {
+      if constexpr (kIsCopied) {
+        widen<T, kValues>(unit(stage, s, 0), normal[s]);
+        widen<T, kValues>(unit(stage, s, 1), grads[s]);
+      } else {
+        widen<T, kValues>(load_word<Unit>(input(row) + position(s), is_valid(row, s)), normal[s]);
+        widen<T, kValues>(load_word<Unit>(grad(row) + position(s), is_valid(row, s)), grads[s]);
+      }
+#pragma unroll
+      for (int i = 0; i < kValues; ++i) normal[s][i] = (normal[s][i] - mean) * rstd;
     }
   }
 };
@@ -139,15 +154,14 @@ __global__ void __launch_bounds__(backward_threads(kSlots), 1)
        row += step, stage = stage + 1 < Ahead::kStages ? stage + 1 : 0) {
     ahead.copy(row + (Ahead::kStages - 1) * step, stage > 0 ? stage - 1 : Ahead::kStages - 1);
     ahead.wait();
-    const C mean = ahead.statistic(stage, 0), rstd = ahead.statistic(stage, 1);
 
     // Add up over rows and over columns.
     C scaled[kSlots][kValues], normal[kSlots][kValues];
     C sums[2] = {};
+    ahead.read(row, stage, scaled, normal);
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       C products[kValues];
-      ahead.read(stage, s, mean, rstd, scaled[s], normal[s]);
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
         C& value = scaled[s][i];
@@ -164,8 +178,8 @@ __global__ void __launch_bounds__(backward_threads(kSlots), 1)
     if (row >= tiling.rows) continue;
 
     // Store.
-    const C mean_scaled = args.mean != nullptr ? sums[0] * share * rstd : C{0};
-    const C mean_product = sums[1] * share * rstd;
+    const C mean_scaled = args.mean != nullptr ? sums[0] * share : C{0};
+    const C mean_product = sums[1] * share, rstd = ahead.statistic(stage, 1);
     T* out = static_cast<T*>(args.input_grad) + int64_t{row} * length;
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
@@ -173,8 +187,8 @@ __global__ void __launch_bounds__(backward_threads(kSlots), 1)
       Vec<T, kValues> result;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
-        const C less = multiply_add(scaled[s][i], rstd, -mean_scaled);
-        result.values[i] = from_compute<T>(multiply_add(-normal[s][i], mean_product, less));
+        const C inner = multiply_add(-normal[s][i], mean_product, scaled[s][i] - mean_scaled);
+        result.values[i] = from_compute<T>(rstd * inner);
       }
       store_vec(out + ahead.position(s), result);
     }
