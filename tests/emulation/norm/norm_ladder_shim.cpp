@@ -7,8 +7,8 @@ using namespace gpuopt::norm;
 
 extern "C" int forward(int step, int dtype, const void* input, const void* weight, const void* bias,
                        void* out, int64_t rows, int64_t length) {
-  const LadderForward problem{input, weight, bias, out, rows, length, static_cast<DType>(dtype)};
-  return ladder_forward(step, problem, nullptr);
+  const LadderForward<void> problem{input, weight, bias, out, rows, length};
+  return ladder_forward(step, static_cast<DType>(dtype), problem, nullptr);
 }
 
 // results: the gradients of input, weight and bias.
@@ -16,9 +16,9 @@ extern "C" int backward(int step, int dtype, const void* grad, const void* input
                         const float* rstd, const void* weight, void* const* results, int64_t rows,
                         int64_t length, int sms) {
   PoisonedBlocks workspace;
-  const LadderBackward problem{grad,   input,      mean,       rstd,
-                               weight, results[0], results[1], results[2],
-                               rows,   length,     sms,        static_cast<DType>(dtype)};
-  const cudaError_t error = ladder_backward(step, problem, workspace, nullptr);
+  const LadderBackward<void> problem{grad,       input,      mean,       rstd, weight,
+                                     results[0], results[1], results[2], rows, length};
+  const cudaError_t error =
+      ladder_backward(step, static_cast<DType>(dtype), sms, problem, workspace, nullptr);
   return workspace.intact() ? error : -1;
 }
