@@ -103,7 +103,7 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | int | None) ->
               compute capability 9.0.
             - ``triangle_count``: the edges of a graph without loops, in both directions and without repeats, sorted by source and
               target.
-            - ``layer_norm``: each row is normalized, with an eps of 1e-5. ``mean`` and ``rstd`` are those of the rows, in float32.
+            - ``layer_norm``: each row is normalized, with an eps of 1e-5. ``mean`` and ``rstd`` are the statistics of rows, in float32.
 
     Returns:
         The result of the operator. Reductions reduce all values. ``layer_norm_backward`` returns the gradients of input, weight and

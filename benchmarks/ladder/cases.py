@@ -218,7 +218,7 @@ def _triangle_count() -> list[Case]:
 
 
 def _norm(op: str) -> list[Case]:
-    """Rows as long as those of large encoders, in tensors far larger than the L2 cache."""
+    """Rows of the width of large encoders, in tensors far larger than the L2 cache."""
     make = functools.partial(norm_operands, op, (65536, 1024), "")
     return [_case(op, "(65536,1024)", dtype, make) for dtype in (F32, BF16)]
 

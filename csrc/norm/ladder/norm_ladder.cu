@@ -74,11 +74,11 @@ struct Statistics {
   float mean, rstd;
 };
 
-// The statistics of a row from the moments of its threads. `add` is a sum over the threads.
+// The statistics of a row from the moments of each thread's part. `add` is a sum over the threads.
 template <typename Add>
-__device__ Statistics statistics_of(const Moments& own, int64_t length, Add add) {
-  const float mean = add(own.count * own.mean) / length, apart = own.mean - mean;
-  const float squares = add(own.squares + own.count * apart * apart);
+__device__ Statistics statistics_of(const Moments& part, int64_t length, Add add) {
+  const float mean = add(part.count * part.mean) / length, apart = part.mean - mean;
+  const float squares = add(part.squares + part.count * apart * apart);
   return {mean, inverse_root(squares / length + kLadderEps)};
 }
 
@@ -86,9 +86,9 @@ template <typename T>
 __global__ void welford(Operands<T> all) {
   const int64_t first = int64_t{blockIdx.x} * all.length;
   const T* row = all.input + first;
-  Moments own;
-  for (int64_t i = threadIdx.x; i < all.length; i += kThreads) own.add(to_compute(row[i]));
-  const auto [mean, rstd] = statistics_of(own, all.length, add_in_block);
+  Moments part;
+  for (int64_t i = threadIdx.x; i < all.length; i += kThreads) part.add(to_compute(row[i]));
+  const auto [mean, rstd] = statistics_of(part, all.length, add_in_block);
   for (int64_t i = threadIdx.x; i < all.length; i += kThreads) {
     all.out[first + i] = result(row[i], mean, rstd, all.weight[i], all.bias[i]);
   }
@@ -112,9 +112,9 @@ __global__ void warp_per_row(Operands<T> all) {
   const int64_t first = row_of_warp() * all.length, lane = threadIdx.x % kWarp;
   if (row_of_warp() >= all.rows) return;
   const T* row = all.input + first;
-  Moments own;
-  for (int64_t i = lane; i < all.length; i += kWarp) own.add(to_compute(row[i]));
-  const auto [mean, rstd] = statistics_of(own, all.length, add_in_warp);
+  Moments part;
+  for (int64_t i = lane; i < all.length; i += kWarp) part.add(to_compute(row[i]));
+  const auto [mean, rstd] = statistics_of(part, all.length, add_in_warp);
   for (int64_t i = lane; i < all.length; i += kWarp) {
     all.out[first + i] = result(row[i], mean, rstd, all.weight[i], all.bias[i]);
   }
@@ -142,13 +142,13 @@ __global__ void vectors(Operands<T> all) {
   const int64_t first = row_of_warp() * all.length, lane = threadIdx.x % kWarp;
   if (row_of_warp() >= all.rows) return;
   const T* row = all.input + first;
-  Moments own;
+  Moments part;
   for (int64_t i = lane * kValues; i < all.length; i += kWarp * kValues) {
     const auto values = load_vec<T, kValues>(row + i);
 #pragma unroll
-    for (int k = 0; k < kValues; ++k) own.add(to_compute(values.values[k]));
+    for (int k = 0; k < kValues; ++k) part.add(to_compute(values.values[k]));
   }
-  const Statistics of_row = statistics_of(own, all.length, add_in_warp);
+  const Statistics of_row = statistics_of(part, all.length, add_in_warp);
   for (int64_t i = lane * kValues; i < all.length; i += kWarp * kValues) {
     write_vec(all, first, i, of_row, load_vec<T, kValues>(row + i));
   }

@@ -44,9 +44,10 @@ __global__ void input_gradient(Operands<T> all) {
     sums[1] += terms.scaled * terms.normal;
   }
   add_up(Group(kThreads), sums, shared);  // over the threads of the block
+  const float means[2] = {sums[0] / all.length, sums[1] / all.length};
   for (int64_t i = threadIdx.x; i < all.length; i += kThreads) {
     const Terms terms = terms_of(all, row, i);
-    const float inner = terms.scaled - (sums[0] + terms.normal * sums[1]) / all.length;
+    const float inner = terms.scaled - means[0] - terms.normal * means[1];
     all.input_grad[row * all.length + i] = from_compute<T>(inner * all.rstd[row]);
   }
 }
@@ -95,7 +96,8 @@ __global__ void column_tiles(Operands<T> all, float* partials, int64_t tiles, in
   partials[(2 * number + 1) * all.length + column] = bias_sum;
 }
 
-// A block adds 32 columns of `count` partial sums. Columns of the bias follow those of the weight.
+// A block adds 32 columns of `count` partial sums. The columns of the weight come first, then the
+// columns of the bias.
 template <typename T>
 __global__ void add_partials(Operands<T> all, const float* partials, int64_t count) {
   const int64_t column = int64_t{blockIdx.x} * kWarp + threadIdx.x % kWarp;
@@ -130,10 +132,11 @@ __global__ void __launch_bounds__(kMostThreads) partial_sums(Operands<T> all, fl
       sums[1] += terms[s].scaled * terms[s].normal;
     }
     add_up(Group(blockDim.x), sums, shared[parity]);
+    const float means[2] = {sums[0] / all.length, sums[1] / all.length};
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (column(s) >= all.length) break;
-      const float inner = terms[s].scaled - (sums[0] + terms[s].normal * sums[1]) / all.length;
+      const float inner = terms[s].scaled - means[0] - terms[s].normal * means[1];
       all.input_grad[row * all.length + column(s)] = from_compute<T>(inner * all.rstd[row]);
     }
   }
