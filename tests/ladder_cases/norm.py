@@ -47,13 +47,13 @@ def layer_norm(device: str) -> Cases:
 
 
 def layer_norm_backward(device: str) -> Cases:
-    """Sums over rows are compared as means of their rows: they are as large as the square root of the rows."""
+    """Values of grad are so small that sums over rows are about 1. The first step rounds each of their additions."""
     for seed, shape in enumerate(SHAPES):
         for dtype, tolerance in DTYPES.items():
             grad, x, weight = (normal(device, 3 * seed + k, dtype, *s) for k, s in enumerate((shape, shape, shape[1:])))
             grad = grad / max(shape[0], 1) ** 0.5
             args = (grad, x, *statistics(x, False), weight)
-            yield args, layer_backward_reference(*args), tolerance
+            yield args, layer_backward_reference(*args), max(tolerance, 1e-4)
 
 
 CASES = {"layer_norm": layer_norm, "layer_norm_backward": layer_norm_backward}
