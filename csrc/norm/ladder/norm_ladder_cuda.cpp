@@ -54,8 +54,8 @@ Gradients backward_step(const LadderCall& call, const Tensor& grad, const Tensor
     call.check_operand(statistic, {at::kFloat});
   }
   const Tensor input_grad = at::empty_like(input);
-  const Tensor weight_grad = at::zeros_like(weight), bias_grad = at::zeros_like(weight);
-  if (input.numel() == 0) return {input_grad, weight_grad, bias_grad};
+  if (input.numel() == 0) return {input_grad, at::zeros_like(weight), at::zeros_like(weight)};
+  const Tensor weight_grad = at::empty_like(weight), bias_grad = at::empty_like(weight);
   launch_step(call, ladder_backward, to_dtype(call.op(), input.scalar_type()), sm_count(),
               LadderBackward<void>{grad.const_data_ptr(), input.const_data_ptr(),
                                    mean.const_data_ptr<float>(), rstd.const_data_ptr<float>(),
