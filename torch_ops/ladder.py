@@ -62,7 +62,7 @@ def steps(op: str) -> list[Step]:
     return [Step(number, *step) for number, step in enumerate(described)]
 
 
-def run(op: str, step: int | str, *args: Tensor | Sequence[int] | int | None) -> Tensor:
+def run(op: str, step: int | str, *args: Tensor | Sequence[int] | int | None) -> Tensor | tuple[Tensor, ...]:
     r"""Runs one step of an operator's ladder.
 
     Args:
@@ -85,6 +85,8 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | int | None) ->
             spmm                        ptr, index, value, dense (columns, n)  float32, bfloat16
             matmul                      a (m, k), b (k, n)                     float32; float16, bfloat16, by step
             triangle_count              source, target, vertices               int32
+            layer_norm                  input (rows, n), weight, bias          float32, bfloat16
+            layer_norm_backward         grad, input, mean, rstd, weight        float32, bfloat16
             =========================== ====================================== ==================================
 
             - The last step, ``"production"``, accepts whatever its operator accepts on CUDA. ``cumsum`` adds along the last
@@ -101,9 +103,11 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | int | None) ->
               compute capability 9.0.
             - ``triangle_count``: the edges of a graph without loops, in both directions and without repeats, sorted by source and
               target.
+            - ``layer_norm``: each row is normalized, with an eps of 1e-5. ``mean`` and ``rstd`` are the statistics of rows, in float32.
 
     Returns:
-        The result of the operator. Reductions reduce all values.
+        The result of the operator. Reductions reduce all values. ``layer_norm_backward`` returns the gradients of input, weight and
+        bias.
 
     Raises:
         ValueError: the operator or the step does not exist.

@@ -15,6 +15,8 @@ from benchmarks.harness.room import Call, Case, Room, error_limit
 from benchmarks.rooms.convolutions import autotuned
 from benchmarks.rooms.dot import rounded_once
 from benchmarks.rooms.graphs import Graph, undirected
+from benchmarks.rooms.norm import ROOM as NORM
+from benchmarks.rooms.norm import operands as norm_operands
 from benchmarks.rooms.reduce import sum_limit
 from benchmarks.rooms.scan import sum_limit as scan_limit
 
@@ -215,6 +217,12 @@ def _triangle_count() -> list[Case]:
     return [_case("triangle_count", "R-MAT, 2^18 vertices, 2^22 edges", torch.int32, make)]
 
 
+def _norm(op: str) -> list[Case]:
+    """Rows of the width of large encoders, in tensors far larger than the L2 cache."""
+    make = functools.partial(norm_operands, op, (65536, 1024), "")
+    return [_case(op, "(65536,1024)", dtype, make) for dtype in (F32, BF16)]
+
+
 # ---------------------------------------------------------------- calls
 
 
@@ -241,6 +249,11 @@ def _spmm_limit(dtype: torch.dtype, aten_error: float | None) -> float:
 def _matmul_limit(dtype: torch.dtype, aten_error: float | None) -> float:
     """The limit of errors. It admits the peer in TF32, whose error is 3e-4."""
     return max(1e-3, error_limit(dtype, aten_error))
+
+
+def _column_limit(dtype: torch.dtype, aten_error: float | None) -> float:
+    """The limit of errors: the first step adds 65536 rows one by one."""
+    return max(1e-4, error_limit(dtype, aten_error))
 
 
 def _calls() -> dict[str, Call]:
@@ -280,6 +293,8 @@ def _calls() -> dict[str, Call]:
     def up(x, size):
         return F.interpolate(x, size=size)
 
+    norms = NORM.calls()
+
     return {
         "reduce_sum": Call(torch_ops.reduce_sum, torch.sum, lambda x: x.sum(dtype=torch.float64), limit=sum_limit),
         "reduce_max": Call(torch_ops.reduce_max, torch.amax, torch.amax),
@@ -316,6 +331,8 @@ def _calls() -> dict[str, Call]:
             limit=_matmul_limit,
         ),
         "triangle_count": Call(torch.ops.gpuopt.triangle_count, by_wedges, by_wedges),
+        "layer_norm": norms["layer_norm"],
+        "layer_norm_backward": dataclasses.replace(norms["layer_norm_backward"], limit=_column_limit),
     }  # fmt: skip
 
 
@@ -335,5 +352,7 @@ def rooms() -> dict[str, Room]:
         "spmm": _spmm(),
         "matmul": _matmul(),
         "triangle_count": _triangle_count(),
+        "layer_norm": _norm("layer_norm"),
+        "layer_norm_backward": _norm("layer_norm_backward"),
     }
     return {op: Room(op, cases_of_op, _calls, [], ()) for op, cases_of_op in cases.items()}

@@ -199,6 +199,8 @@ LESSONS = {
     "spmm": "equal work for every thread, whatever the lengths of rows are",
     "matmul": "arithmetic as the limit: reuse in registers, tensor cores, copies that nobody waits for",
     "triangle_count": "from searches in memory to lookups in shared memory, for a warp at each edge",
+    "layer_norm": "a row in registers: one read, and two exact passes that cost no traffic",
+    "layer_norm_backward": "sums over columns, while rows are read once",
 }
 
 

@@ -48,6 +48,8 @@ LADDERS = {
     "spmm": "spmm",
     "matmul": "matmul",
     "triangle_count": "triangle_count",
+    "layer_norm": "norm",
+    "layer_norm_backward": "norm",
     "copy_in_flight": "ladder",
 }
 

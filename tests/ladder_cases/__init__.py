@@ -1,7 +1,7 @@
 """Test cases of the ladders, a module for each family of operators.
 
 CASES[op](device) yields (arguments, expected result, tolerance). Expected results are computed in float64, or exact for operators that
-only move values. The tolerance is relative, and absolute near 0.
+only move values. There is a tuple of them where the operator returns one. The tolerance is relative, and absolute near 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-Cases = Iterator[tuple[tuple, Tensor, float]]
+Cases = Iterator[tuple[tuple, Tensor | tuple[Tensor, ...], float]]
 SIZES = [0, 1, 3, 31, 32, 33, 255, 256, 257, 513, 4099, 1 << 16, 1_000_003]
 
 

@@ -8,6 +8,7 @@ import re
 import pytest
 import torch
 
+from benchmarks.harness.traffic import results
 from torch_ops import ladder
 
 from ..ladder_cases import CASES, cases_of
@@ -15,7 +16,8 @@ from ..ladder_cases.matmul import FLOATS
 from ..support.runtime import deterministic_algorithms
 
 GPU = pytest.mark.gpu
-WITHOUT_OPERATOR = {"matmul"}  # its last step is PyTorch's own operator
+# The last step of matmul is PyTorch's own operator.
+OPERATORS = {"matmul": torch.mm, "layer_norm_backward": torch.ops.gpuopt._layer_norm_backward}
 
 
 def every_step():
@@ -28,7 +30,7 @@ def test_every_ladder_ends_at_the_operator_of_its_name():
         assert [step.number for step in found] == list(range(len(found))) and len(found) > 3
         assert len({step.name for step in found}) == len(found)
         assert all(re.fullmatch(r"[a-z0-9_]+", step.name) and len(step.idea) > 20 for step in found)
-        assert found[-1].name == "production" and (hasattr(torch.ops.gpuopt, op) or op in WITHOUT_OPERATOR)
+        assert found[-1].name == "production" and (op in OPERATORS or hasattr(torch.ops.gpuopt, op))
         schema = getattr(torch.ops.gpuopt_ladder, op).default._schema
         assert schema.arguments[-1].name == "step" and str(schema.arguments[-1].type) == "int"
 
@@ -65,9 +67,9 @@ def test_every_ladder_has_cases():
 def test_every_step(op, step):
     count = 0
     for args, expected, tolerance in cases_of(op, step, "cuda"):
-        result = ladder.run(op, step, *args)
-        assert result.shape == expected.shape
-        torch.testing.assert_close(result.double(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+        for result, wanted in zip(results(ladder.run(op, step, *args)), results(expected), strict=True):
+            assert result.shape == wanted.shape
+            torch.testing.assert_close(result.double(), wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
         count += 1
     assert count > 5
 
@@ -78,8 +80,8 @@ def test_repeatable_steps_repeat(op, step):
     repeatable = next(known.repeatable for known in ladder.steps(op) if known.name == step)
     *_, (args, _, _) = cases_of(op, step, "cuda")
 
-    def run() -> torch.Tensor:  # on copies, because a step may write in place
-        return ladder.run(op, step, *(arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args))
+    def run() -> tuple[torch.Tensor, ...]:  # on copies, because a step may write in place
+        return results(ladder.run(op, step, *(arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args)))
 
     with deterministic_algorithms():
         if not repeatable and step != "production":
@@ -88,7 +90,8 @@ def test_repeatable_steps_repeat(op, step):
             return
         first = run()
         for _ in range(5):
-            assert torch.equal(run().nan_to_num(), first.nan_to_num())
+            for again, before in zip(run(), first, strict=True):
+                assert torch.equal(again.nan_to_num(), before.nan_to_num())
 
 
 @GPU
@@ -108,7 +111,7 @@ def test_steps_have_limits_and_say_so(op):
             arg.requires_grad_()
     refusal = "derivative for gpuopt_ladder::.* is not implemented|a leaf Variable|does not require grad"
     with pytest.raises(RuntimeError, match=refusal):
-        ladder.run(op, 0, *args).sum().backward()
+        results(ladder.run(op, 0, *args))[0].sum().backward()
 
 
 @GPU
@@ -257,6 +260,30 @@ def test_matrix_products_with_nan_and_infinities():
         a[3, 69], a[5, 7], b[2, 9], b[69, 8] = torch.inf, torch.nan, -torch.inf, 0
         expected = (a.double() @ b.double()).to(dtype)
         torch.testing.assert_close(ladder.run("matmul", step.name, a, b), expected, rtol=0, atol=0, equal_nan=True)
+
+
+@GPU
+def test_norms_of_what_the_steps_do_not_take():
+    x, ones = torch.rand(6, 40, device="cuda"), torch.ones(40, device="cuda")
+    mean, rstd = x.mean(1), torch.ones(6, device="cuda")
+    with pytest.raises(NotImplementedError, match="layer_norm: input must be of dtype .*BFloat16.*, got Half"):
+        ladder.run("layer_norm", 0, x.half(), ones.half(), ones.half())
+    with pytest.raises(NotImplementedError, match="layer_norm: weight must be of dtype .*BFloat16.*, got Float"):
+        ladder.run("layer_norm", 0, x.bfloat16(), ones, ones)
+    with pytest.raises(RuntimeError, match=r"layer_norm: input must be \(rows, length\): expected 2 dimensions"):
+        ladder.run("layer_norm", 0, x[0], ones, ones)
+    with pytest.raises(RuntimeError, match="layer_norm: bias must have the length of rows: expected .40., got .39."):
+        ladder.run("layer_norm", 0, x, ones, ones[1:])
+    with pytest.raises(RuntimeError, match="layer_norm: input must be contiguous, got strides"):
+        ladder.run("layer_norm", 0, x[:, ::2], ones[::2], ones[::2])
+    with pytest.raises(RuntimeError, match="layer_norm_backward: input must have the shape of grad: expected .6, 40."):
+        ladder.run("layer_norm_backward", 0, x, x[1:], mean, rstd, ones)
+    with pytest.raises(
+        RuntimeError, match="layer_norm_backward: rstd must have a value for each row: expected 6, got 5"
+    ):
+        ladder.run("layer_norm_backward", 0, x, x, mean, rstd[1:], ones)
+    aten = torch.nn.functional.layer_norm(x.view(2, 3, 40), (40,))
+    torch.testing.assert_close(ladder.run("layer_norm", "production", x.view(2, 3, 40), ones, 0 * ones), aten)
 
 
 @GPU

@@ -124,6 +124,31 @@ def test_matrix_products(step, tall):
     assert torch.count_nonzero(out) == 4
 
 
+@gib(12)
+@every_step("layer_norm")
+def test_norms(step):
+    x, ones = spikes(BF16, PAST // 64 + 1, 64), torch.ones(64, dtype=BF16, device="cuda")
+    out = ladder.run("layer_norm", step, x, ones, 0 * ones)
+    rows = sorted({position // 64 for position in (*PLACES[:-1], x.numel() - 1)})
+    torch.testing.assert_close(out[rows], torch.nn.functional.layer_norm(x[rows], (64,)))
+    assert torch.count_nonzero(out) == 64 * len(rows)
+
+
+@gib(16)
+@every_step("layer_norm_backward")
+def test_gradients_of_norms(step):
+    """Rows of zeros add nothing, and the others what they add alone."""
+    x, ones = spikes(BF16, PAST // 64 + 1, 64), torch.ones(64, dtype=BF16, device="cuda")
+    mean = torch.zeros(len(x), 1, device="cuda")
+    found = ladder.run("layer_norm_backward", step, x, x, mean, mean + 1, ones)
+    rows = sorted({position // 64 for position in (*PLACES[:-1], x.numel() - 1)})
+    alone = torch.ops.gpuopt._layer_norm_backward(
+        x[rows], x[rows], mean[rows], mean[rows] + 1, ones, 1, 1e-5, [True] * 3
+    )
+    torch.testing.assert_close((found[0][rows], *found[1:]), alone)
+    assert torch.count_nonzero(found[0]) == torch.count_nonzero(alone[0])
+
+
 @gib(8)
 @every_step("upsample_nearest2d")
 def test_upsampling(step):

@@ -147,7 +147,6 @@ LACKING = {
     "csrc/selective_scan/ladder/selective_scan_ladder.cu": "no step between a loop and the kernel is worth a measurement",
     "benchmarks/rooms/index_select.py": "index_add.py measures gathers",
     "csrc/scatter/ladder/scatter_ladder.cu": "one kernel; the ladder of index_add has the steps of additions",
-    "csrc/norm/ladder/norm_ladder.cu": "the ladder of sums has the steps of rows; a second pass over registers is one sentence",
     "benchmarks/rooms/scatter.py": "segment.py measures reductions at an index",
 }
 

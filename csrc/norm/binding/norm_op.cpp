@@ -1,14 +1,24 @@
-// Layer norm and RMS norm: schemas, and the kernels for CPU, Meta and vmap.
+// Layer norm and RMS norm: schemas, and the kernels for CPU, Meta and vmap. The schemas of the
+// ladders.
 #include <ATen/ATen.h>
 
 #include "binding/autocast.h"
+#include "binding/ladder.h"
 #include "binding/vmap.h"
 #include "norm/binding/norm_formula.h"
+#include "norm/ladder/norm_ladder.h"
 
 namespace gpuopt::norm {
 namespace {
 
 using c10::SymInt;
+
+const RegisterLadder forward_ladder(
+    kForwardLadder, "layer_norm(Tensor input, Tensor weight, Tensor bias, int step) -> Tensor");
+const RegisterLadder backward_ladder(
+    kBackwardLadder,
+    "layer_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor weight, int "
+    "step) -> (Tensor, Tensor, Tensor)");
 
 // ---------------------------------------------------------------- the functions for users
 
