@@ -45,6 +45,7 @@ constexpr int stages_of(int slots, size_t unit_bytes) {
 // Short rows: a thread has one vector of each of some rows.
 constexpr int kShortUnits = 8, kForwardRows = 4;
 
+constexpr int kFewThreads = 128;
 constexpr int kThreads = 256;         // of a block that has several rows
 constexpr int kForwardThreads = 512;  // the most of a block
 // Threads of an SM that loops over rows, and the most of a block: registers limit them.
@@ -58,6 +59,7 @@ constexpr int64_t kSharedReserve = 8 << 10;  // for the sums of a block
 template <typename Args>
 struct RowsPlan {
   int slots = 1;  // units of a thread
+  int rows = 1;   // of a thread, at once
   Args args;
   LaunchShape shape;
 };
@@ -148,6 +150,14 @@ struct Lanes {
 
   int64_t threads() const { return groups * lanes; }
 };
+
+// Few rows have a thread for each unit, because SMs are idle otherwise: fewer than kFewThreads
+// would be on each.
+inline bool is_few(const Tiling& tiling, int64_t slots, int64_t most_threads,
+                   const Device& device) {
+  const int64_t threads = tiling.rows * ceil_div(tiling.units, slots);
+  return threads < int64_t{kFewThreads} * device.sms && tiling.units <= most_threads;
+}
 
 // A thread has so many slots of each of `at_once` rows. Nothing if a row is too long for a block.
 inline std::optional<Lanes> lanes_of(const Tiling& tiling, int64_t unit_bytes, int64_t slots,
@@ -251,11 +261,10 @@ inline bool plan_rows(BackwardPlan& plan, BackwardArgs args, const Device& devic
   const size_t size = size_of(plan.dtype);
   const auto unit_bytes = static_cast<int64_t>(size) * values_of(plan.access, size);
   const int64_t memory = device.shared_bytes - kSharedReserve;
-  // Few rows have many threads each, because SMs are idle.
-  const bool is_few = args.tiling.rows < static_cast<uint32_t>(device.sms) &&
-                      args.tiling.units <= backward_threads(1);
   const bool has_one_slot =
-      plan.access == Access::kVector && (args.tiling.units <= kShortUnits || is_few);
+      plan.access == Access::kVector &&
+      (args.tiling.units <= kShortUnits ||
+       is_few(args.tiling, backward_slots(plan.access, size), backward_threads(1), device));
   const int slots = has_one_slot ? 1 : backward_slots(plan.access, size);
   const int64_t bytes = ahead_bytes(unit_bytes, slots, plan.dtype);
   const int64_t most_threads = std::min<int64_t>(backward_threads(slots), memory / bytes);
@@ -265,8 +274,8 @@ inline bool plan_rows(BackwardPlan& plan, BackwardArgs args, const Device& devic
   const int64_t tiles = ceil_div<int64_t>(args.tiling.rows, lanes->rows);
   const int64_t resident = most_threads / lanes->threads();
   const int64_t iterations = ceil_div(tiles, device.sms * resident);
-  plan.rows =
-      RowsPlan<BackwardArgs>{slots, args, shape_of(ceil_div(tiles, iterations), lanes->threads())};
+  plan.rows = RowsPlan<BackwardArgs>{slots, 1, args,
+                                     shape_of(ceil_div(tiles, iterations), lanes->threads())};
   plan.rows->shape.shared_bytes = static_cast<size_t>(bytes * lanes->threads());
   return true;
 }
@@ -291,13 +300,22 @@ inline ForwardPlan plan(const Forward& problem, const Device& device) {
   args.is_rms = problem.is_rms;
   args.tiling = detail::tiling_of(rows, plan.access, size);
   const auto unit_bytes = static_cast<int64_t>(size) * values_of(plan.access, size);
-  const bool is_short = plan.access == Access::kVector && args.tiling.units <= kShortUnits;
-  const int slots = is_short ? 1 : forward_slots(plan.access, size);
-  if (const auto lanes = detail::lanes_of(args.tiling, unit_bytes, slots,
-                                          is_short ? kForwardRows : 1, kForwardThreads, device)) {
+  RowsPlan<ForwardArgs> path;
+  path.slots = forward_slots(plan.access, size);
+  if (plan.access == Access::kVector) {
+    if (args.tiling.units <= kShortUnits) {
+      path.slots = 1;
+      path.rows = kForwardRows;
+    } else if (detail::is_few(args.tiling, path.slots, kForwardThreads, device)) {
+      path.slots = 1;
+    }
+  }
+  if (const auto lanes = detail::lanes_of(args.tiling, unit_bytes, path.slots, path.rows,
+                                          kForwardThreads, device)) {
     detail::set_lanes(args.tiling, *lanes);
-    plan.path = RowsPlan<ForwardArgs>{
-        slots, args, detail::shape_of(ceil_div(rows.count, lanes->rows), lanes->threads())};
+    path.args = args;
+    path.shape = detail::shape_of(ceil_div(rows.count, lanes->rows), lanes->threads());
+    plan.path = path;
     return plan;
   }
   plan.access = detail::long_access(plan.access);

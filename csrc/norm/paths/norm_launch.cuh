@@ -30,8 +30,9 @@ cudaError_t launch_rows(const ForwardPlan& plan, const RowsPlan<ForwardArgs>& pa
     constexpr int kValues = values_of(access, sizeof(T)), kSlots = forward_slots(access, sizeof(T));
     if constexpr (access == Access::kVector) {
       if (path.slots == 1) {
-        return launch_kernel(normalize_rows<T, kValues, 1, kForwardRows>, path.shape, stream,
-                             path.args);
+        return launch_kernel(path.rows == 1 ? normalize_rows<T, kValues, 1, 1>
+                                            : normalize_rows<T, kValues, 1, kForwardRows>,
+                             path.shape, stream, path.args);
       }
     }
     return launch_kernel(normalize_rows<T, kValues, kSlots, 1>, path.shape, stream, path.args);
