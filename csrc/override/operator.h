@@ -45,6 +45,12 @@ constexpr std::array kOperatorNames{
     "native_layer_norm_backward",
     "_fused_rms_norm",
     "_fused_rms_norm_backward",
+    "native_group_norm",
+    "native_group_norm_backward",
+    "native_batch_norm",
+    "native_batch_norm_backward",
+    "cudnn_batch_norm",
+    "cudnn_batch_norm_backward",
     "matmul",  // in 3xTF32, on request alone
 };
 
