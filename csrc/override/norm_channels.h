@@ -181,84 +181,55 @@ inline bool are_running(const TensorOption& mean, const TensorOption& variance) 
   return !is_given(mean) || (mean->is_contiguous() && variance->is_contiguous());
 }
 
-// Nobody has measured an evaluation.
-inline Reason decide_batch_norm(const Tensor& input, const TensorOption& weight,
-                                const TensorOption& bias, const TensorOption& running_mean,
-                                const TensorOption& running_var, bool training) {
-  if (!training) return Reason::kNotMeasured;
-  const auto is_supported = [&] {
-    return are_running(running_mean, running_var) &&
-           are_parameters(input, /*may_be_wide=*/true,
-                          {&weight, &bias, &running_mean, &running_var});
-  };
-  return decide_channel_norm(
-      batch_norm_call(input), is_supported,
-      [](const policy::ChannelNorm& norm) { return policy::batch_norm(norm, false); });
-}
-
-inline ChannelNormResult run_batch_norm(c10::DispatchKeySet key, const Tensor& input,
-                                        const TensorOption& weight, const TensorOption& bias,
-                                        const TensorOption& running_mean,
-                                        const TensorOption& running_var, double momentum,
-                                        double eps) {
-  const auto [out, mean, rstd, variance] = redispatch(
-      norm::BatchNormChannels{input, weight, bias, std::nullopt, std::nullopt, eps}, key);
-  if (is_given(running_mean)) {
-    // ATen's kernel counts no version of these tensors. The layers above do.
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    norm::update_running(running_mean, mean, momentum);
-    norm::update_running(running_var, variance, momentum);
-  }
-  return {out, mean, rstd};
-}
-
 struct NativeBatchNorm {
   using Aten = at::_ops::native_batch_norm;
   static constexpr Operator kOperator = operator_named("native_batch_norm");
 
+  // Nobody has measured an evaluation.
   static Reason decide(const Tensor& input, const TensorOption& weight, const TensorOption& bias,
                        const TensorOption& running_mean, const TensorOption& running_var,
                        bool training, double, double) {
-    return decide_batch_norm(input, weight, bias, running_mean, running_var, training);
+    if (!training) return Reason::kNotMeasured;
+    const auto is_supported = [&] {
+      return are_running(running_mean, running_var) &&
+             are_parameters(input, /*may_be_wide=*/true,
+                            {&weight, &bias, &running_mean, &running_var});
+    };
+    return decide_channel_norm(
+        batch_norm_call(input), is_supported,
+        [](const policy::ChannelNorm& norm) { return policy::batch_norm(norm, false); });
   }
   static ChannelNormResult run(c10::DispatchKeySet key, const Tensor& input,
                                const TensorOption& weight, const TensorOption& bias,
                                const TensorOption& running_mean, const TensorOption& running_var,
                                bool, double momentum, double eps) {
-    return run_batch_norm(key, input, weight, bias, running_mean, running_var, momentum, eps);
+    const auto [out, mean, rstd, variance] = redispatch(
+        norm::BatchNormChannels{input, weight, bias, std::nullopt, std::nullopt, eps}, key);
+    if (is_given(running_mean)) {
+      // ATen's kernel counts no version of these tensors. The layers above do.
+      const at::AutoDispatchBelowADInplaceOrView guard;
+      norm::update_running(running_mean, mean, momentum);
+      norm::update_running(running_var, variance, momentum);
+    }
+    return {out, mean, rstd};
   }
 };
 
 // The forms that exported programs call.
-struct LegitBatchNorm {
+struct LegitBatchNorm : NativeBatchNorm {
   using Aten = at::_ops::_native_batch_norm_legit;
-  static constexpr Operator kOperator = NativeBatchNorm::kOperator;
-
-  static Reason decide(const Tensor& input, const TensorOption& weight, const TensorOption& bias,
-                       const Tensor& running_mean, const Tensor& running_var, bool training, double,
-                       double) {
-    return decide_batch_norm(input, weight, bias, running_mean, running_var, training);
-  }
-  static ChannelNormResult run(c10::DispatchKeySet key, const Tensor& input,
-                               const TensorOption& weight, const TensorOption& bias,
-                               const Tensor& running_mean, const Tensor& running_var, bool,
-                               double momentum, double eps) {
-    return run_batch_norm(key, input, weight, bias, running_mean, running_var, momentum, eps);
-  }
 };
-
-struct LegitBatchNormWithoutStatistics {
+struct LegitBatchNormWithoutStatistics : NativeBatchNorm {
   using Aten = at::_ops::_native_batch_norm_legit_no_stats;
-  static constexpr Operator kOperator = NativeBatchNorm::kOperator;
 
   static Reason decide(const Tensor& input, const TensorOption& weight, const TensorOption& bias,
-                       bool training, double, double) {
-    return decide_batch_norm(input, weight, bias, std::nullopt, std::nullopt, training);
+                       bool training, double momentum, double eps) {
+    return NativeBatchNorm::decide(input, weight, bias, {}, {}, training, momentum, eps);
   }
   static ChannelNormResult run(c10::DispatchKeySet key, const Tensor& input,
-                               const TensorOption& weight, const TensorOption& bias, bool,
+                               const TensorOption& weight, const TensorOption& bias, bool training,
                                double momentum, double eps) {
-    return run_batch_norm(key, input, weight, bias, std::nullopt, std::nullopt, momentum, eps);
+    return NativeBatchNorm::run(key, input, weight, bias, {}, {}, training, momentum, eps);
   }
 };
 
@@ -285,10 +256,10 @@ struct NativeBatchNormBackward {
   static ChannelNormResult run(c10::DispatchKeySet key, const Tensor& grad, const Tensor& input,
                                const TensorOption& weight, const TensorOption&,
                                const TensorOption&, const TensorOption& mean,
-                               const TensorOption& rstd, bool, double, std::array<bool, 3> mask) {
-    return redispatch(norm::BatchNormGradients{grad, input, *mean, *rstd, weight,
-                                               /*training=*/true, /*eps=*/0, mask},
-                      key);
+                               const TensorOption& rstd, bool training, double eps,
+                               std::array<bool, 3> mask) {
+    return redispatch(
+        norm::BatchNormGradients{grad, input, *mean, *rstd, weight, training, eps, mask}, key);
   }
 };
 
@@ -323,9 +294,10 @@ struct CudnnBatchNorm {
   }
   static CudnnNormResult run(c10::DispatchKeySet key, const Tensor& input, const Tensor& weight,
                              const TensorOption& bias, const TensorOption& running_mean,
-                             const TensorOption& running_var, bool, double momentum, double eps) {
-    const auto [out, mean, rstd] =
-        run_batch_norm(key, input, weight, bias, running_mean, running_var, momentum, eps);
+                             const TensorOption& running_var, bool training, double momentum,
+                             double eps) {
+    const auto [out, mean, rstd] = NativeBatchNorm::run(key, input, weight, bias, running_mean,
+                                                        running_var, training, momentum, eps);
     return {out, mean, rstd, at::empty({0}, input.options().dtype(at::kByte))};
   }
 };
@@ -348,11 +320,12 @@ struct CudnnBatchNormBackward {
   }
   static ChannelNormResult run(c10::DispatchKeySet key, const Tensor& input, const Tensor& grad,
                                const Tensor& weight, const TensorOption&, const TensorOption&,
-                               const TensorOption& mean, const TensorOption& rstd, double,
+                               const TensorOption& mean, const TensorOption& rstd, double eps,
                                const Tensor&) {
-    return redispatch(norm::BatchNormGradients{grad, input, *mean, *rstd, weight,
-                                               /*training=*/true, /*eps=*/0, {true, true, true}},
-                      key);
+    const std::array mask{true, true, true};
+    return redispatch(
+        norm::BatchNormGradients{grad, input, *mean, *rstd, weight, /*training=*/true, eps, mask},
+        key);
   }
 };
 

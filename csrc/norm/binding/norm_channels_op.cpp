@@ -145,6 +145,12 @@ typename Op::Result channels_on_cpu(const Op& op) {
 }
 
 template <typename Op>
+typename Op::Result channel_gradients_on_cpu(const Op& op) {
+  check_channel_norm(op);
+  return gradients_on_cpu(op);
+}
+
+template <typename Op>
 typename Op::Result channel_gradients_by_aten(const Op& op) {
   check_channel_norm(op);
   return gradients_by_aten(op);
@@ -193,7 +199,7 @@ void register_channels(torch::Library& m) {
 }
 template <typename Op>
 void register_channel_gradients(torch::Library& m) {
-  register_op<Op, Cpu<channel_gradients_by_aten<Op>>, Meta<channel_gradients_meta<Op>>,
+  register_op<Op, Cpu<channel_gradients_on_cpu<Op>>, Meta<channel_gradients_meta<Op>>,
               Batched<channel_gradients_by_aten<Op>>>(m);
 }
 
