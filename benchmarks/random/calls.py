@@ -582,6 +582,8 @@ def _channel_norm(name: str) -> Callable[[Draw], Call]:
             tensors = [view.tensor(view.buffer) for view in views]
             grad = tensors.pop() if is_backward else None
             x, weight, bias = (*tensors, None, None)[:3]
+            if not x.numel():  # with weights of any size
+                return torch.zeros(views[wanted if is_backward else 0].sizes)
             count = groups if is_group else x.shape[1]
             sizes = (x.shape[0], count, x.shape[1] // count, math.prod(x.shape[2:]))
             viewed = [t if t is None else t.reshape(sizes) for t in (x, grad)]
