@@ -101,8 +101,8 @@ Reason decide_channel_norm(const ChannelNormCall& call, Supported is_supported, 
 
 // ---------------------------------------------------------------- group norm
 
-// ATen's statistics have the dtype of the input, and its CUDA kernels refuse weights of another one.
-// F.group_norm copies channels-last inputs before it calls the operator.
+// ATen's statistics have the dtype of the input, and its CUDA kernels refuse weights of another
+// one. F.group_norm copies channels-last inputs before it calls the operator.
 inline ChannelNormCall group_norm_call(const Tensor& input, const c10::SymInt& samples,
                                        const c10::SymInt& channels, const c10::SymInt& plane,
                                        int64_t groups) {
@@ -254,10 +254,9 @@ struct NativeBatchNormBackward {
         });
   }
   static ChannelNormResult run(c10::DispatchKeySet key, const Tensor& grad, const Tensor& input,
-                               const TensorOption& weight, const TensorOption&,
-                               const TensorOption&, const TensorOption& mean,
-                               const TensorOption& rstd, bool training, double eps,
-                               std::array<bool, 3> mask) {
+                               const TensorOption& weight, const TensorOption&, const TensorOption&,
+                               const TensorOption& mean, const TensorOption& rstd, bool training,
+                               double eps, std::array<bool, 3> mask) {
     return redispatch(
         norm::BatchNormGradients{grad, input, *mean, *rstd, weight, training, eps, mask}, key);
   }

@@ -53,8 +53,8 @@ std::vector<Entry>& entries() {
                  NativeLayerNorm, NativeLayerNormBackward, FusedRmsNorm, FusedRmsNormBackward,
                  NativeGroupNorm, NativeGroupNormBackward, NativeBatchNorm, LegitBatchNorm,
                  LegitBatchNormWithoutStatistics, NativeBatchNormBackward, CudnnBatchNorm,
-                 CudnnBatchNormBackward,
-                 DenseMm, DenseMmOut, DenseBmm, DenseBmmOut, DenseAddmm, DenseAddmmOut>());
+                 CudnnBatchNormBackward, DenseMm, DenseMmOut, DenseBmm, DenseBmmOut, DenseAddmm,
+                 DenseAddmmOut>());
   return all;
 }
 

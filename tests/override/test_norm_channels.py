@@ -54,7 +54,7 @@ def parameters_of(x, dtype, given):
 
 
 def names_of(norm, x, weight):
-    """The operators that a norm reaches. Those of batch norm depend on the device."""
+    """The operators that a norm reaches. A batch norm reaches cuDNN on CUDA alone."""
     if norm == "group_norm":
         return {GROUP, f"{GROUP}_backward"}
     by_cudnn = x.is_cuda and weight is not None and x.dim() > 2 and x.dtype != torch.bfloat16
@@ -90,7 +90,10 @@ def test_results_and_gradients(name, dtype, device):
         with failures.sample(title):
             want = results_of(norm, x, parameters)
             exact = results_of(norm, x.double(), [p if p is None else p.double() for p in parameters])
-            with counted() as calls, override(device, [GROUP, BATCH, CUDNN, *(f"{n}_backward" for n in (GROUP, BATCH, CUDNN))]):
+            with (
+                counted() as calls,
+                override(device, [GROUP, BATCH, CUDNN, *(f"{n}_backward" for n in (GROUP, BATCH, CUDNN))]),
+            ):
                 got = results_of(norm, x, parameters)
             if calls != {n: {"taken": 1} for n in names_of(name, x, parameters[0])}:
                 failures.add(title, f"was not taken: {calls}")
@@ -108,7 +111,7 @@ def test_results_and_gradients(name, dtype, device):
 @each_device
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES, torch.float64], ids=str)
 def test_statistics(dtype, device):
-    """float32 for half types, and those of a group norm in the dtype of the input."""
+    """float32 for half types. Statistics of a group norm have the dtype of the input."""
     x = made(device, dtype, 3, 4, 5, 6)
     wide = x.double()
     with override(device):
@@ -122,10 +125,15 @@ def test_statistics(dtype, device):
         deviation = (of.var(dims, unbiased=False) + EPS).rsqrt()
         for got, exact in zip(found[1:], (of.mean(dims), deviation), strict=True):
             assert got.shape == shape and got.dtype == expected and got.is_contiguous()
-            torch.testing.assert_close(got.double(), exact, rtol=4 * torch.finfo(expected).eps, atol=1e-2 if expected in HALVES else 1e-6)
+            torch.testing.assert_close(
+                got.double(), exact, rtol=4 * torch.finfo(expected).eps, atol=1e-2 if expected in HALVES else 1e-6
+            )
     assert all(torch.equal(*pair) for pair in zip(of_batch, legit, strict=True))
     if device == "cuda":
-        theirs = (aten.native_group_norm(x, None, None, 3, 4, 30, 2, EPS), aten.native_batch_norm(x, None, None, None, None, True, 0.1, EPS))
+        theirs = (
+            aten.native_group_norm(x, None, None, 3, 4, 30, 2, EPS),
+            aten.native_batch_norm(x, None, None, None, None, True, 0.1, EPS),
+        )
         for ours, other in zip((of_group, of_batch), theirs, strict=True):
             assert [different_metadata(*pair) for pair in zip(ours, other, strict=True)] == [None] * 3
 
@@ -136,7 +144,11 @@ def running(device, dtype, channels=4):
 
 @each_device
 @pytest.mark.parametrize("momentum", [0.0, 0.1, 0.75, 1.0])
-@pytest.mark.parametrize("of_input, of_running", [(torch.float32, torch.float32), (torch.bfloat16, torch.float32), (torch.bfloat16,) * 2], ids=str)
+@pytest.mark.parametrize(
+    "of_input, of_running",
+    [(torch.float32, torch.float32), (torch.bfloat16, torch.float32), (torch.bfloat16,) * 2],
+    ids=str,
+)
 def test_running_statistics(of_input, of_running, momentum, device):
     """They change in place, as ATen's do. No version is counted by the operator itself."""
     x = made(device, of_input, 3, 4, 5)
@@ -253,12 +265,16 @@ def test_gradients_of_cudnns_own_forward():
 
 DECLINED = {
     "no samples": lambda x: batch_norm(x[:0], None, None),
-    "one value of each channel": lambda x: aten.native_batch_norm(x[:1, :, :1], None, None, None, None, True, 0.1, EPS)[0],
+    "one value of each channel": lambda x: aten.native_batch_norm(x[:1, :, :1], None, None, None, None, True, 0.1, EPS)[
+        0
+    ],
     "no values": lambda x: group_norm(x[..., :0], None, None),
     "evaluation": lambda x: F.batch_norm(x, *running(x.device, torch.float32)),
     "integers": lambda x: batch_norm(x.int(), None, None),
     "a mean without a variance": lambda x: F.batch_norm(x, x[0, :, 0], None, training=True),
-    "running statistics of another size": lambda x: F.batch_norm(x, *running(x.device, torch.float32, 3), training=True),
+    "running statistics of another size": lambda x: F.batch_norm(
+        x, *running(x.device, torch.float32, 3), training=True
+    ),
     "a weight of another dtype": lambda x: batch_norm(x, x[0, :, 0].double(), None),
     "a weight of another size": lambda x: batch_norm(x, x[0, :3, 0], None),
     "weights of two dtypes": lambda x: batch_norm(x.bfloat16(), x[0, :, 0], x[0, :, 0].bfloat16()),
@@ -266,7 +282,9 @@ DECLINED = {
     "a weight of a group norm in another dtype": lambda x: group_norm(x.bfloat16(), x[0, :, 0], x[0, :, 0]),
     "other sizes": lambda x: aten.native_group_norm(x, None, None, 3, 5, 4, 2, EPS)[0],
     "channels innermost in a signal": lambda x: batch_norm(x.mT.contiguous().mT, None, None),
-    "channels innermost in a volume": lambda x: batch_norm(x.view(3, 4, 1, 1, 5).to(memory_format=torch.channels_last_3d), None, None),
+    "channels innermost in a volume": lambda x: batch_norm(
+        x.view(3, 4, 1, 1, 5).to(memory_format=torch.channels_last_3d), None, None
+    ),
     "a transposed batch": lambda x: batch_norm(x.transpose(0, 1).contiguous().transpose(0, 1), None, None),
     "a part of each plane": lambda x: batch_norm(x[..., 1:], None, None),
     "an expanded sample": lambda x: batch_norm(x[:1].expand(3, 4, 5), None, None),
@@ -332,7 +350,13 @@ def test_a_block_of_a_network(autocast, device):
 
     def trained():
         torch.manual_seed(0)
-        layers = (torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.GroupNorm(2, 8), torch.nn.InstanceNorm2d(8, affine=True))
+        layers = (
+            torch.nn.Conv2d(3, 8, 3),
+            torch.nn.BatchNorm2d(8),
+            torch.nn.ReLU(),
+            torch.nn.GroupNorm(2, 8),
+            torch.nn.InstanceNorm2d(8, affine=True),
+        )
         block = torch.nn.Sequential(*layers).to(device)
         optimizer = torch.optim.SGD(block.parameters(), lr=0.1)
         for step in range(3):
@@ -344,7 +368,10 @@ def test_a_block_of_a_network(autocast, device):
         return [result.detach(), *block.state_dict().values()]
 
     want = trained()
-    with counted() as calls, override(device, [GROUP, BATCH, CUDNN, *(f"{name}_backward" for name in (GROUP, BATCH, CUDNN))]):
+    with (
+        counted() as calls,
+        override(device, [GROUP, BATCH, CUDNN, *(f"{name}_backward" for name in (GROUP, BATCH, CUDNN))]),
+    ):
         got = trained()
     # On the CPU, autocast leaves a group norm in bfloat16, with weights in float32.
     is_mixed = autocast and device == "cpu"

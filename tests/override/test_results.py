@@ -42,7 +42,6 @@ REPLACED = {
     "rms_norm": "_fused_rms_norm",
     "group_norm": "native_group_norm",
     "batch_norm": "native_batch_norm",
-    "instance_norm": "native_batch_norm",
 }
 CASES = {c.name: c for c in all_cases() if c.name in REPLACED}
 
