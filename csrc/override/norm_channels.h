@@ -3,8 +3,9 @@
 //
 // F.batch_norm calls cuDNN for float32, and for float16 with float32 weights. cuDNN's passes share
 // statistics and a reserve. An empty reserve is gpuopt's, or says that cuDNN keeps nothing in it.
-// Both passes decide alike, so that cuDNN never gets the reserve of another forward pass while the
-// override is on. Outside of it, cuDNN computes from the statistics alone, or raises an error.
+// Both passes have one name and decide alike, so that cuDNN never gets the reserve of another
+// forward pass while the override is on. Outside of it, cuDNN computes from the statistics alone,
+// or raises an error.
 #pragma once
 
 #include <ATen/ops/_native_batch_norm_legit_ops.h>
@@ -303,7 +304,7 @@ struct CudnnBatchNorm {
 
 struct CudnnBatchNormBackward {
   using Aten = at::_ops::cudnn_batch_norm_backward;
-  static constexpr Operator kOperator = operator_named("cudnn_batch_norm_backward");
+  static constexpr Operator kOperator = CudnnBatchNorm::kOperator;
 
   static Reason decide(const Tensor& input, const Tensor& grad, const Tensor& weight,
                        const TensorOption&, const TensorOption&, const TensorOption& mean,

@@ -22,6 +22,7 @@ aten = torch.ops.aten
 HALVES = (torch.float16, torch.bfloat16)
 EPS = 1e-5
 GROUP, BATCH, CUDNN = "native_group_norm", "native_batch_norm", "cudnn_batch_norm"
+OPS = (GROUP, f"{GROUP}_backward", BATCH, f"{BATCH}_backward", CUDNN)
 
 
 def group_norm(x, weight, bias):
@@ -53,14 +54,14 @@ def parameters_of(x, dtype, given):
     return made_ones if given else [None, None]
 
 
-def names_of(norm, x, weight):
-    """The operators that a norm reaches. A batch norm reaches cuDNN on CUDA alone."""
+def taken_by(norm, x, weight):
+    """The calls that a norm and its gradients make. A batch norm reaches cuDNN on CUDA alone."""
     if norm == "group_norm":
-        return {GROUP, f"{GROUP}_backward"}
+        return {GROUP: {"taken": 1}, f"{GROUP}_backward": {"taken": 1}}
     by_cudnn = x.is_cuda and weight is not None and x.dim() > 2 and x.dtype != torch.bfloat16
-    by_cudnn = by_cudnn and weight.dtype == torch.float32
-    name = CUDNN if by_cudnn else BATCH
-    return {name, f"{name}_backward"}
+    if by_cudnn and weight.dtype == torch.float32:
+        return {CUDNN: {"taken": 2}}
+    return {BATCH: {"taken": 1}, f"{BATCH}_backward": {"taken": 1}}
 
 
 def results_of(norm, x, parameters):
@@ -92,10 +93,10 @@ def test_results_and_gradients(name, dtype, device):
             exact = results_of(norm, x.double(), [p if p is None else p.double() for p in parameters])
             with (
                 counted() as calls,
-                override(device, [GROUP, BATCH, CUDNN, *(f"{n}_backward" for n in (GROUP, BATCH, CUDNN))]),
+                override(device, OPS),
             ):
                 got = results_of(norm, x, parameters)
-            if calls != {n: {"taken": 1} for n in names_of(name, x, parameters[0])}:
+            if calls != taken_by(name, x, parameters[0]):
                 failures.add(title, f"was not taken: {calls}")
             for ours, theirs, reference in zip(got, want, exact, strict=True):
                 failures.add(title, different_metadata(ours, theirs))
@@ -226,19 +227,19 @@ def test_a_reserve_of_cudnn_goes_back_to_cudnn(device):
     """A gradient is taken if the reserve is empty, and then needs nothing but statistics."""
     x, weight, bias = (made(device, torch.float32, *shape) for shape in ((3, 4, 5, 6), (4,), (4,)))
     want = results_of(batch_norm, x, (weight, bias))
-    with counted() as calls, override(device):
+    with counted() as calls, override(device, CUDNN):
         got = results_of(lambda *operands: by_cudnn(*operands)[0], x, (weight, bias))
         _, mean, rstd, reserve = by_cudnn(x, weight, bias)
-    assert calls[CUDNN] == {"taken": 2} and calls[f"{CUDNN}_backward"] == {"taken": 1}
+    assert calls == {CUDNN: {"taken": 3}}
     for ours, theirs in zip(got, want, strict=True):
         assert different_metadata(ours, theirs) is None
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
     assert reserve.dtype == torch.uint8 and reserve.shape == (0,)
     assert mean.dtype == rstd.dtype == torch.float32
     foreign = torch.zeros(8, dtype=torch.uint8, device=device)
-    with counted() as calls, override(device):
+    with counted() as calls, override(device, CUDNN):
         raised_by(aten.cudnn_batch_norm_backward, x, x, weight, None, None, mean, rstd, EPS, foreign)
-    assert calls[f"{CUDNN}_backward"] == {"unsupported": 1}
+    assert calls == {CUDNN: {"unsupported": 1}}
 
 
 @pytest.mark.gpu
@@ -306,8 +307,7 @@ def test_what_is_declined(form, device):
     want, error = None, raised_by(call, x)
     if error is None:
         want = call(x)
-    names = [GROUP, BATCH, CUDNN, *(f"{name}_backward" for name in (GROUP, BATCH, CUDNN))]
-    with counted() as calls, override(device, names):
+    with counted() as calls, override(device, OPS):
         if error is not None:
             assert repr(raised_by(call, x)) == repr(error)
         else:
@@ -370,7 +370,7 @@ def test_a_block_of_a_network(autocast, device):
     want = trained()
     with (
         counted() as calls,
-        override(device, [GROUP, BATCH, CUDNN, *(f"{name}_backward" for name in (GROUP, BATCH, CUDNN))]),
+        override(device, OPS),
     ):
         got = trained()
     # On the CPU, autocast leaves a group norm in bfloat16, with weights in float32.
