@@ -220,6 +220,11 @@ struct ChannelNorm {
   int64_t values = 0, channels = 0;
   int64_t plane = 0, item = 0;    // values of a plane, and bytes of a value
   bool is_channels_last = false;  // as a matrix is, too
+
+  // No row has shorter planes, or other numbers of channels that lie innermost.
+  bool is_measured() const {
+    return is_channels_last ? channels >= 32 && channels % 8 == 0 : plane >= 32;
+  }
 };
 
 // Smaller ones are not measured.
@@ -232,7 +237,8 @@ constexpr int64_t kFewChannels = 64;
 // 1.3 to 5.2 times ATen's speed.
 inline Reason group_norm(const ChannelNorm& norm) {
   if (norm.is_channels_last) return Reason::kLayout;
-  return norm.values >= kSmallestChannelNorm ? Reason::kTaken : Reason::kSize;
+  if (norm.values < kSmallestChannelNorm) return Reason::kSize;
+  return norm.is_measured() ? Reason::kTaken : Reason::kNotMeasured;
 }
 
 // Planes are 1.08 to 10.6 times as fast as in ATen, and short ones 0.96 to 0.99 times, except for
@@ -241,6 +247,7 @@ inline Reason group_norm(const ChannelNorm& norm) {
 // fast.
 inline Reason batch_norm(const ChannelNorm& norm, bool is_backward) {
   if (norm.values < kSmallestChannelNorm) return Reason::kSize;
+  if (!norm.is_measured()) return Reason::kNotMeasured;
   const bool is_half = norm.item == 2, is_half_result = is_half && !is_backward;
   const bool is_faster = norm.is_channels_last
                              ? is_half && (!is_backward || norm.channels <= kFewChannels)

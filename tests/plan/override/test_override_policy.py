@@ -340,6 +340,8 @@ def test_decisions_about_channel_norms(policy):
         ((256, 512, 7, 7), False, (taken, aten, aten, aten), (taken, taken, aten, unmeasured)),
         ((32, 64, 56, 56), True, (layout, aten, aten, aten), (layout, taken, taken, unmeasured)),
         ((32, 256, 28, 28), True, (layout, aten, aten, aten), (layout, taken, aten, unmeasured)),
+        ((512, 512, 2, 2), False, (unmeasured,) * 4, (unmeasured,) * 4),
+        ((32, 3, 224, 224), True, (layout, *(unmeasured,) * 3), (layout, *(unmeasured,) * 3)),
     ):
         for item, want in ((4, of_float), (2, of_half)):
             given = channel_norm(shape, item, is_last)
