@@ -194,9 +194,11 @@ def _forget_dispatch(names: Iterable[str]) -> None:
     Tracing dispatches in Python. It asks the dispatcher once for the key at which an operator has a kernel, and would call a kernel
     there that is gone.
     """
-    forms = {form for name in names for form in (name, f"{name}_", f"_{name}_impl_")}
+    forms = {form for name in names for form in (name, f"{name}_", f"_{name}_impl_", f"_{name}_legit")}
     if _MATMUL in names:
         forms |= {"mm", "addmm", "bmm"}
+    if "cudnn_batch_norm" in names:
+        forms.add("cudnn_batch_norm_backward")
     for op in tuple(torch._ops.get_cached_ops()):
         if op.namespace == "aten" and op.overloadpacket.__name__ in forms:
             op._dispatch_cache.clear()

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from benchmarks.harness.operands import BF16, DTYPE_NAMES, F32, Maker
+from benchmarks.harness.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.harness.room import Case
 from benchmarks.random import problems
 from benchmarks.random.problems import Draw, text
@@ -65,6 +65,21 @@ def _conv1d(x, weight, bias, stride, sides, dilation, groups):
     return torch.conv1d(x, weight, bias, stride, sides[0], dilation, groups)
 
 
+GROUPS, MOMENTUM, EPS = 32, 0.1, 1e-5
+
+
+def _group_norm(x, weight, bias):
+    return functional.group_norm(x, GROUPS, weight, bias, EPS)
+
+
+def _batch_norm(x, weight, bias):
+    return torch.ops.aten.native_batch_norm(x, weight, bias, None, None, True, MOMENTUM, EPS)[0]
+
+
+def _cudnn_batch_norm(x, weight, bias):
+    return torch.ops.aten.cudnn_batch_norm(x, weight, bias, None, None, True, MOMENTUM, EPS)[0]
+
+
 CALLS: dict[str, Callable] = {
     "vdot": torch.vdot,
     "copy_": lambda out, x: out.copy_(x),
@@ -88,6 +103,12 @@ CALLS: dict[str, Callable] = {
     "sparse mm backward": _sparse_mm_backward,
     "sparse addmm": _sparse_addmm,
     "sparse sampled_addmm": _sampled_addmm,
+    "native_group_norm": _group_norm,
+    "native_group_norm backward": with_gradients(_group_norm),
+    "native_batch_norm": _batch_norm,
+    "native_batch_norm backward": with_gradients(_batch_norm),
+    "cudnn_batch_norm": _cudnn_batch_norm,
+    "cudnn_batch_norm backward": with_gradients(_cudnn_batch_norm),
 }
 
 
@@ -245,6 +266,26 @@ def sparse(draw: Draw, op: str) -> Case:
     return Case(op, op, f"{of.title} x {features}", DTYPE_NAMES[dtype], build)
 
 
+def channel_norm(draw: Draw, op: str) -> Case:
+    """A layer of an image model. PyTorch calls cuDNN for batch norms of float32, and its own kernel for half types."""
+    dtype = draw.choice((BF16, BF16, F16)) if op.startswith("native_batch") else draw.dtype()
+    dtype = F32 if op.startswith("cudnn") else dtype
+    is_backward = op.endswith(" backward")
+    values = draw.values(dtype, 5 if is_backward else 2)
+    channels = draw.choice((32, 64, 64, 128, 256, 320, 512, 1024))
+    side = draw.choice((7, 14, 28, 56, 112, draw.size(4, 256)))
+    shape = (max(1, values // (channels * side * side)), channels, side, side)
+    is_last = "batch" in op and draw.random() < 0.5
+    of_weights = F32 if "batch" in op else dtype
+
+    def build(m: Maker) -> tuple:
+        tensor = m.channels_last if is_last else m
+        operands = (tensor(*shape), *(m(channels, dtype=of_weights) for _ in range(2)))
+        return (*operands, tensor(*shape)) if is_backward else operands
+
+    return _case(op, f"{text(shape)}{' channels last' if is_last else ''}", dtype, build)
+
+
 ADDED: dict[str, Callable[[Draw, str], Case]] = {
     "amin": amin,
     "vdot": vdot,
@@ -263,6 +304,10 @@ ADDED: dict[str, Callable[[Draw, str], Case]] = {
     "scatter_reduce backward": segments_backward,
     "convolution backward": convolution_backward,
     **dict.fromkeys(("sparse mm", "sparse mm backward", "sparse addmm", "sparse sampled_addmm"), sparse),
+    **dict.fromkeys(
+        (f"{name}{direction}" for name in ("native_group_norm", "native_batch_norm", "cudnn_batch_norm") for direction in ("", " backward")),
+        channel_norm,
+    ),
 }  # fmt: skip
 # ATen has no selective scan. On the CPU, "ATen" of sparse products is another call than on CUDA; "sparse mm" stands for it.
 LEFT_OUT = ("selective_scan", "selective_scan backward", "spmm", "spmm step", "sddmm")

@@ -495,10 +495,12 @@ def convolution(d: Draw) -> Call:
 # ---------------------------------------------------------------- norms
 
 
-def _norm_terms(operands: list[torch.Tensor], dims: int, eps: float, is_rms: bool) -> list[torch.Tensor]:
-    """The result and the gradients of input, weight and bias, with the sizes of all terms instead of their sums."""
+def _norm_terms(
+    operands: list[torch.Tensor | None], over: tuple[int, ...], outer: tuple[int, ...], eps: float, is_rms: bool = False
+) -> list[torch.Tensor]:
+    """The result and the gradients of input, weight and bias, with the sizes of all terms instead of their sums. Values are normalised
+    over some dimensions. Weights have all but the outer ones."""
     x, weight, bias, grad = (None if t is None else t.to(torch.promote_types(t.dtype, torch.float64)) for t in operands)
-    over, outer = tuple(range(-dims, 0)), tuple(range(x.dim() - dims))
     mean = 0 if is_rms else x.mean(over, keepdim=True)
     rstd = ((x - mean).abs().square().mean(over, keepdim=True) + eps).rsqrt()
     normal = (x.abs() + (0 if is_rms else x.abs().mean(over, keepdim=True))) * rstd
@@ -536,7 +538,8 @@ def _norm(name: str) -> Callable[[Draw], Call]:
 
         def call(a, x, *others):
             if a.absolute:
-                return _norm_terms(signed(), dims, eps, is_rms)[1 + wanted if is_backward else 0]
+                over, outer = tuple(range(-dims, 0)), tuple(range(len(shape) - dims))
+                return _norm_terms(signed(), over, outer, eps, is_rms)[1 + wanted if is_backward else 0]
             given = others[:-1] if is_backward else others
             norm = F.rms_norm if is_rms else F.layer_norm
             leaves = [t.detach().requires_grad_(is_backward) for t in (x, *given)]
@@ -546,6 +549,63 @@ def _norm(name: str) -> Callable[[Draw], Call]:
             return found.clone(memory_format=torch.contiguous_format) if is_composed else found
 
         form = f"{name} over {dims}, eps {eps}{f', gradient {wanted}' if is_backward else ''}"
+        return Call(form, call, views, differentiable=False)
+
+    return family
+
+
+def _channel_norm(name: str) -> Callable[[Draw], Call]:
+    """Group, batch and instance norms. The results of an override have the strides of a new tensor, or of channels-last images."""
+    is_group, is_backward = "group" in name, name.endswith("_backward")
+
+    def family(d: Draw) -> Call:
+        shape, eps, dtype = d.shape(2, 5), d.choice((1e-5, 1e-3, 0.1)), d.choice(d.floating)
+        shape = (shape[0], max(shape[1], 1), *shape[2:])
+        is_instance = not is_group and len(shape) > 2 and d.chance(0.3)
+        groups = d.choice([n for n in range(1, shape[1] + 2) if shape[1] % n == 0 or d.chance(0.02)]) if is_group else 0
+        inner = range(len(shape) - 1, 1, -1)
+        order = d.choice((None, [*inner, 1, 0], [1, *inner, 0]))
+        of = torch.float32 if dtype.itemsize == 2 and not is_group and d.chance(0.5) else dtype
+        x = d.operand(shape, dtype, order=order)
+        parameters = [d.operand(shape[1:2], of) for _ in range(d.choice((0, 1, 2, 2)))]
+        views = [x, *parameters, *([d.operand(shape, dtype, order=order)] if is_backward else [])]
+        wanted = d.randrange(1 + len(parameters))
+
+        def norm(x, weight=None, bias=None):
+            if is_group:
+                return F.group_norm(x, groups, weight, bias, eps)
+            function = F.instance_norm if is_instance else F.batch_norm
+            return function(x, None, None, weight, bias, True, 0.1, eps)
+
+        def terms() -> torch.Tensor:
+            """Of operands in all positions, with their signs, as (samples, groups, channels of a group, positions)."""
+            tensors = [view.tensor(view.buffer) for view in views]
+            grad = tensors.pop() if is_backward else None
+            x, weight, bias = (*tensors, None, None)[:3]
+            if not x.numel():  # with weights of any size
+                return torch.zeros(views[wanted if is_backward else 0].sizes)
+            count = groups if is_group else x.shape[1]
+            sizes = (x.shape[0], count, x.shape[1] // count, math.prod(x.shape[2:]))
+            viewed = [t if t is None else t.reshape(sizes) for t in (x, grad)]
+            weights = [t if t is None else t.reshape(*sizes[1:3], 1) for t in (weight, bias)]
+            over = (2, 3) if is_group or is_instance else (0, 2, 3)
+            found = _norm_terms([viewed[0], *weights, viewed[1]], over, (0, 3), eps)
+            return found[1 + wanted if is_backward else 0].reshape(x.shape[1:2] if is_backward and wanted else x.shape)
+
+        def call(a, x, *others):
+            if a.absolute:
+                return terms()
+            given = others[:-1] if is_backward else others
+            leaves = [t.detach().requires_grad_(is_backward) for t in (x, *given)]
+            found = norm(*leaves)
+            if not is_backward:
+                return found
+            # ATen's kernel of the CPU reads wrong values where dimensions of size 1 of the gradient have any stride (torch 2.11).
+            grad = others[-1].contiguous() if d.device == "cpu" else others[-1]
+            return torch.autograd.grad(found, leaves, grad)[wanted]
+
+        kind = f"{groups} groups" if is_group else "instance" if is_instance else "batch"
+        form = f"{name}, {kind}, eps {eps}{f', gradient {wanted}' if is_backward else ''}"
         return Call(form, call, views, differentiable=False)
 
     return family
@@ -576,4 +636,9 @@ FAMILIES: dict[str, Callable[[Draw], Call]] = {
     "vdot": _dot("vdot"),
     **{name: _norm(name) for name in ("native_layer_norm", "_fused_rms_norm")},
     **{f"{name}_backward": _norm(f"{name}_backward") for name in ("native_layer_norm", "_fused_rms_norm")},
+    **{
+        name: _channel_norm(name)
+        for of in ("native_group_norm", "native_batch_norm")
+        for name in (of, f"{of}_backward")
+    },
 }

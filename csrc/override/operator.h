@@ -45,7 +45,12 @@ constexpr std::array kOperatorNames{
     "native_layer_norm_backward",
     "_fused_rms_norm",
     "_fused_rms_norm_backward",
-    "matmul",  // in 3xTF32, on request alone
+    "native_group_norm",
+    "native_group_norm_backward",
+    "native_batch_norm",
+    "native_batch_norm_backward",
+    "cudnn_batch_norm",  // and its gradient, which shares a reserve with it
+    "matmul",            // in 3xTF32, on request alone
 };
 
 enum class Operator : uint8_t {};  // the index of a name

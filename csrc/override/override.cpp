@@ -17,6 +17,7 @@
 #include "override/matmul.h"
 #include "override/mul.h"
 #include "override/norm.h"
+#include "override/norm_channels.h"
 #include "override/reduce.h"
 #include "override/replacement.h"
 #include "override/scatter_reduce.h"
@@ -50,7 +51,10 @@ std::vector<Entry>& entries() {
                  Vdot, Copy, SegmentReduce, SegmentReduceBackward, SparseMm, SparseAddmm,
                  SparseAddmmOut, SparseSampledAddmm, SparseMmReduce, SparseMmReduceBackward,
                  NativeLayerNorm, NativeLayerNormBackward, FusedRmsNorm, FusedRmsNormBackward,
-                 DenseMm, DenseMmOut, DenseBmm, DenseBmmOut, DenseAddmm, DenseAddmmOut>());
+                 NativeGroupNorm, NativeGroupNormBackward, NativeBatchNorm, LegitBatchNorm,
+                 LegitBatchNormWithoutStatistics, NativeBatchNormBackward, CudnnBatchNorm,
+                 CudnnBatchNormBackward, DenseMm, DenseMmOut, DenseBmm, DenseBmmOut, DenseAddmm,
+                 DenseAddmmOut>());
   return all;
 }
 

@@ -214,6 +214,53 @@ inline Reason norm_backward(const NormRows& rows, bool wants_both) {
   return is_faster ? Reason::kTaken : Reason::kAtenIsFaster;
 }
 
+// A group norm, or a batch norm in training. A plane is a channel of a sample. Measured on an H200
+// with float32 and bfloat16.
+struct ChannelNorm {
+  int64_t values = 0, channels = 0;
+  int64_t plane = 0, item = 0;    // values of a plane, and bytes of a value
+  bool is_channels_last = false;  // as a matrix is, too
+
+  // No row has shorter planes, or other numbers of channels that lie innermost.
+  bool is_measured() const {
+    return is_channels_last ? channels >= 32 && channels % 8 == 0 : plane >= 32;
+  }
+};
+
+// Smaller ones are not measured.
+constexpr int64_t kSmallestChannelNorm = 1 << 20;  // values
+// Planes of 49 values begin between two vectors of 16 bytes.
+constexpr int64_t kShortestPlane = 1 << 7;
+// The rows of more channels have 240 and more.
+constexpr int64_t kFewChannels = 64;
+
+// 1.3 to 5.2 times ATen's speed.
+inline Reason group_norm(const ChannelNorm& norm) {
+  if (norm.is_channels_last) return Reason::kLayout;
+  if (norm.values < kSmallestChannelNorm) return Reason::kSize;
+  return norm.is_measured() ? Reason::kTaken : Reason::kNotMeasured;
+}
+
+// Planes are 1.08 to 10.6 times as fast as in ATen, and short ones 0.96 to 0.99 times, except for
+// results of half types (2.7). With channels innermost, results of half types are 1.49 to 2.7 times
+// as fast, and gradients of few channels 1.48 to 1.52 times. The others are 0.83 to 1.21 times as
+// fast.
+inline Reason batch_norm(const ChannelNorm& norm, bool is_backward) {
+  if (norm.values < kSmallestChannelNorm) return Reason::kSize;
+  if (!norm.is_measured()) return Reason::kNotMeasured;
+  const bool is_half = norm.item == 2, is_half_result = is_half && !is_backward;
+  const bool is_faster = norm.is_channels_last
+                             ? is_half && (!is_backward || norm.channels <= kFewChannels)
+                             : norm.plane >= kShortestPlane || is_half_result;
+  return is_faster ? Reason::kTaken : Reason::kAtenIsFaster;
+}
+
+// cuDNN's. A forward pass decides as its backward pass does. Nobody has measured half types.
+inline Reason cudnn_batch_norm(const ChannelNorm& norm) {
+  if (norm.item == 2) return Reason::kNotMeasured;
+  return batch_norm(norm, /*is_backward=*/true);
+}
+
 // 1.5 to 11 times ATen's speed. Matrices with a shorter side are 0.7 to 1.5 times as fast.
 inline Reason copy(const transpose::Problem& problem) {
   const transpose::Plan plan = transpose::make_plan(problem);

@@ -7,14 +7,13 @@ gpuopt's norms on the CPU are formulas in float32, so results there are compared
 from __future__ import annotations
 
 import itertools
-import math
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from ..support.compare import Failures, different_metadata, raised_by
-from ..support.overriding import counted, nothing_is_left, override  # noqa: F401
+from ..support.overriding import counted, error_of, made, nothing_is_left, override  # noqa: F401
 from ..support.params import each_device
 
 pytestmark = pytest.mark.torch_version
@@ -37,11 +36,6 @@ LAYER, RMS = "native_layer_norm", "_fused_rms_norm"
 NORMS = {LAYER: layer_norm, RMS: rms_norm}
 
 
-def made(device, dtype, *shape):
-    generator = torch.Generator(device).manual_seed(math.prod(shape))
-    return torch.randn(shape, generator=generator, device=device).to(dtype)
-
-
 def inputs(device, dtype):
     """(name, input, number of normalised dimensions): rows of all paths, in memory of many layouts."""
     for shape, dims in (((5,), 1), ((3, 8), 1), ((2, 3, 96), 1), ((4, 3, 5), 2), ((2, 3, 4), 3), ((6, 197), 1), ((3, 9000), 1),
@@ -62,10 +56,6 @@ def results_of(norm, x, dims, parameters):
     result = norm(leaves[0], x.shape[x.dim() - dims :], *leaves[1:])
     grad = made(x.device, result.dtype, *x.shape)
     return [result.detach(), *torch.autograd.grad(result, leaves, grad)]
-
-
-def error_of(out, exact):
-    return ((out.double() - exact).abs().amax() / exact.abs().amax().clamp(min=1e-3)).item()
 
 
 @each_device

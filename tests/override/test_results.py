@@ -40,6 +40,8 @@ REPLACED = {
     "vdot": "vdot",
     "layer_norm": "native_layer_norm",
     "rms_norm": "_fused_rms_norm",
+    "group_norm": "native_group_norm",
+    "batch_norm": "native_batch_norm",
 }
 CASES = {c.name: c for c in all_cases() if c.name in REPLACED}
 

@@ -50,6 +50,11 @@ def gradients_of_norm(norm, x):
         torch.autograd.grad(norm(leaves[0], x.shape[-1:], leaves[1]), leaves, x)
 
 
+def gradients_of_group_norm(x):
+    leaf = x.clone().requires_grad_()
+    torch.autograd.grad(F.group_norm(leaf, 4), leaf, x)
+
+
 @pytest.mark.parametrize(
     "name, function",
     [
@@ -66,6 +71,9 @@ def gradients_of_norm(norm, x):
         ("native_layer_norm_backward", lambda x: gradients_of_norm(F.layer_norm, x)),
         ("_fused_rms_norm", lambda x: F.rms_norm(x, [1024])),
         ("_fused_rms_norm_backward", lambda x: gradients_of_norm(F.rms_norm, x)),
+        ("native_group_norm", lambda x: F.group_norm(x.view(4, 16, 128, 128), 4)),
+        ("native_group_norm_backward", lambda x: gradients_of_group_norm(x.view(4, 16, 128, 128))),
+        ("native_batch_norm", lambda x: F.batch_norm(x.view(4, 16, 128, 128), None, None, training=True)),
         ("index_add", lambda x: x.index_add(0, torch.arange(1024), x + 0)),
         ("scatter_add", lambda x: x.scatter_add(0, torch.arange(1024)[:, None].expand(1024, 1024), x + 0)),
     ],

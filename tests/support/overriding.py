@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 import pytest
 import torch
@@ -38,3 +39,14 @@ def nothing_is_left():
 def rows(device, dtype=torch.float32, *shape):
     generator = torch.Generator(device).manual_seed(len(shape))
     return torch.randint(-8, 9, shape, generator=generator, device=device).to(dtype)
+
+
+def made(device, dtype, *shape):
+    """Normally distributed values."""
+    generator = torch.Generator(device).manual_seed(math.prod(shape))
+    return torch.randn(shape, generator=generator, device=device).to(dtype)
+
+
+def error_of(out, exact):
+    """The largest error, relative to the largest value."""
+    return ((out.double() - exact).abs().amax() / exact.abs().amax().clamp(min=1e-3)).item()

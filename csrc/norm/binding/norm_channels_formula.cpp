@@ -53,21 +53,26 @@ struct GroupedNormal {
   Tensor values, mean, rstd, squares;  // the mean squared deviation
 };
 
+// From the statistics of a call, which have no derivatives.
+template <typename Op>
+GroupedNormal given_normal(const Op& op, const GroupedView& view, const Tensor& input) {
+  GroupedNormal found;
+  if constexpr (requires { op.rstd; }) {
+    found.mean = view.of_groups(op.mean);
+    found.rstd = view.of_groups(op.rstd);
+  } else if constexpr (Op::kIsBatch) {
+    found.mean = view.of_groups(*op.mean);
+    found.rstd = view.of_groups(*op.variance).add(op.eps).rsqrt();
+  }
+  found.values = view.of(input).sub(found.mean).mul(found.rstd);
+  return found;
+}
+
 template <typename Op>
 GroupedNormal grouped_normal(const Op& op, const GroupedView& view, const Tensor& input) {
+  if (has_given_statistics(op)) return given_normal(op, view, input);
   GroupedNormal found;
   const Tensor x = view.of(input);
-  if (has_given_statistics(op)) {
-    if constexpr (requires { op.rstd; }) {
-      found.mean = view.of_groups(op.mean);
-      found.rstd = view.of_groups(op.rstd);
-    } else if constexpr (Op::kIsBatch) {
-      found.mean = view.of_groups(*op.mean);
-      found.rstd = view.of_groups(*op.variance).add(op.eps).rsqrt();
-    }
-    found.values = x.sub(found.mean).mul(found.rstd);
-    return found;
-  }
   found.mean = view.mean(x);
   const Tensor centred = x.sub(found.mean);
   found.squares = view.mean(centred.mul(centred));
@@ -109,9 +114,8 @@ Tensor derivative(const Op& op, const GroupedView& view, const GroupedNormal& no
 }
 
 template <typename Op>
-std::tuple<Tensor, Tensor, Tensor> gradient_formula(const Op& op) {
-  const GroupedView view(op);
-  const GroupedNormal normal = grouped_normal(op, view, op.input);
+std::tuple<Tensor, Tensor, Tensor> gradient_formula(const Op& op, const GroupedView& view,
+                                                    const GroupedNormal& normal) {
   const Tensor grad = view.of(op.grad);
   Tensor input, weight, bias;
   if (op.mask[0]) {
@@ -131,6 +135,17 @@ std::tuple<Tensor, Tensor, Tensor> gradient_formula(const Op& op) {
   if (op.mask[1]) weight = over_samples(grad.mul(normal.values));
   if (op.mask[2]) bias = over_samples(grad);
   return {input, weight, bias};
+}
+
+template <typename Op>
+typename Op::Result differentiable_gradients(const Op& op) {
+  const GroupedView view(op);
+  return gradient_formula(op, view, grouped_normal(op, view, op.input));
+}
+template <typename Op>
+typename Op::Result given_gradients(const Op& op) {
+  const GroupedView view(op);
+  return gradient_formula(op, view, given_normal(op, view, op.input));
 }
 
 template <typename Op>
@@ -163,10 +178,16 @@ Tensor tangent_formula(const Op& op) {
 ChannelNormal normalized_by_aten(const GroupNormGroups& op) { return forward_formula(op); }
 ChannelNormal normalized_by_aten(const BatchNormChannels& op) { return forward_formula(op); }
 GroupNormGradients::Result gradients_by_aten(const GroupNormGradients& op) {
-  return gradient_formula(op);
+  return differentiable_gradients(op);
 }
 BatchNormGradients::Result gradients_by_aten(const BatchNormGradients& op) {
-  return gradient_formula(op);
+  return differentiable_gradients(op);
+}
+GroupNormGradients::Result gradients_on_cpu(const GroupNormGradients& op) {
+  return given_gradients(op);
+}
+BatchNormGradients::Result gradients_on_cpu(const BatchNormGradients& op) {
+  return given_gradients(op);
 }
 Tensor tangent_by_aten(const GroupNormGroups& op) { return tangent_formula(op); }
 Tensor tangent_by_aten(const BatchNormChannels& op) { return tangent_formula(op); }

@@ -13,8 +13,12 @@ struct ChannelNormal {
 ChannelNormal normalized_by_aten(const GroupNormGroups& op);
 ChannelNormal normalized_by_aten(const BatchNormChannels& op);
 
+// Differentiable, from the input alone.
 GroupNormGradients::Result gradients_by_aten(const GroupNormGradients& op);
 BatchNormGradients::Result gradients_by_aten(const BatchNormGradients& op);
+// From the statistics that are given, as the CUDA kernels compute them.
+GroupNormGradients::Result gradients_on_cpu(const GroupNormGradients& op);
+BatchNormGradients::Result gradients_on_cpu(const BatchNormGradients& op);
 
 // The derivative of the result along the tangents of the inputs.
 Tensor tangent_by_aten(const GroupNormGroups& op);

@@ -3,6 +3,7 @@
 
 #include "binding/autocast.h"
 #include "norm/binding/norm_channels_formula.h"
+#include "norm/binding/norm_channels_running.h"
 
 namespace gpuopt::norm {
 namespace {
@@ -43,16 +44,6 @@ void check_running(const char* name, const Op& op, bool is_needed) {
   check_channels(name, {"running_var", *op.running_var}, op.input, op.input.sym_size(1));
 }
 
-// running = (1 - momentum) * running + momentum * found, rounded once.
-void update(const TensorOption& running, const Tensor& found, double momentum) {
-  const Tensor& target = *running;
-  if (target.scalar_type() == found.scalar_type()) {
-    target.lerp_(found, momentum);
-  } else {
-    target.copy_(at::lerp(target.to(found.scalar_type()), found, momentum));
-  }
-}
-
 Tensor batch_norm(const BatchNorm& op) {
   const char* name = name_of<BatchNorm>();
   check_running(name, op, !op.training);
@@ -63,8 +54,8 @@ Tensor batch_norm(const BatchNorm& op) {
   const auto [out, mean, rstd, variance] =
       call(BatchNormChannels{op.input, op.weight, op.bias, std::nullopt, std::nullopt, op.eps});
   if (is_given(op.running_mean) && !is_known_zero(op.input.sym_numel())) {
-    update(op.running_mean, mean.detach(), op.momentum);
-    update(op.running_var, variance.detach(), op.momentum);
+    update_running(op.running_mean, mean.detach(), op.momentum);
+    update_running(op.running_var, variance.detach(), op.momentum);
   }
   return out;
 }
@@ -93,8 +84,8 @@ Tensor instance_norm(const InstanceNorm& op) {
   const auto average = [&](const Tensor& found) {
     return found.detach().reshape_symint({samples, channels}).mean(0);
   };
-  update(op.running_mean, average(mean), op.momentum);
-  update(op.running_var, average(variance), op.momentum);
+  update_running(op.running_mean, average(mean), op.momentum);
+  update_running(op.running_var, average(variance), op.momentum);
   return out.reshape_symint(op.input.sym_sizes());
 }
 
@@ -154,6 +145,12 @@ typename Op::Result channels_on_cpu(const Op& op) {
 }
 
 template <typename Op>
+typename Op::Result channel_gradients_on_cpu(const Op& op) {
+  check_channel_norm(op);
+  return gradients_on_cpu(op);
+}
+
+template <typename Op>
 typename Op::Result channel_gradients_by_aten(const Op& op) {
   check_channel_norm(op);
   return gradients_by_aten(op);
@@ -202,7 +199,7 @@ void register_channels(torch::Library& m) {
 }
 template <typename Op>
 void register_channel_gradients(torch::Library& m) {
-  register_op<Op, Cpu<channel_gradients_by_aten<Op>>, Meta<channel_gradients_meta<Op>>,
+  register_op<Op, Cpu<channel_gradients_on_cpu<Op>>, Meta<channel_gradients_meta<Op>>,
               Batched<channel_gradients_by_aten<Op>>>(m);
 }
 

@@ -89,6 +89,18 @@ int64_t norm_backward_reason(int64_t count, int64_t length, int64_t item, bool w
   return number_of(policy::norm_backward({count, length, item}, wants_both));
 }
 
+int64_t group_norm_reason(const policy::ChannelNorm& norm) {
+  return number_of(policy::group_norm(norm));
+}
+
+int64_t batch_norm_reason(const policy::ChannelNorm& norm, bool is_backward) {
+  return number_of(policy::batch_norm(norm, is_backward));
+}
+
+int64_t cudnn_batch_norm_reason(const policy::ChannelNorm& norm) {
+  return number_of(policy::cudnn_batch_norm(norm));
+}
+
 int64_t segment_reduce_reason(int64_t features, int64_t results, int64_t bytes) {
   return number_of(policy::segment_reduce(features, results, bytes));
 }

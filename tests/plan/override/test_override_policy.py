@@ -14,7 +14,8 @@ from benchmarks.harness.operands import restored
 from tools.native_build import ROOT
 from tools.test_build import load
 
-SWEEPS = [ROOT / "benchmarks/results/nvidia-h200" / name for name in ("sweep.json", "sweep-47.json", "sweep-48.json")]
+RESULTS = ROOT / "benchmarks/results/nvidia-h200"
+SWEEPS = [RESULTS / name for name in ("sweep.json", "sweep-47.json", "sweep-48.json")]
 TAKEN = 0
 MORE_HOST_TIME = 1.5  # us that a call costs more than ATen's
 
@@ -283,19 +284,70 @@ def test_decisions_about_norms(policy):
     assert policy.norm_backward_reason(*long(65536, 96, 4), False) == unmeasured
 
 
-def test_norms_that_are_taken_were_faster(policy):
-    """In a run of 29 shapes, of all gradients together. Taken rows save 80 % or more of the time that can be saved."""
+def lines(name):
+    return [json.loads(line) for line in (RESULTS / name).read_text().splitlines()[1:]]
+
+
+def share_saved(rows, is_taken, least):
+    """The share that taken rows have of the time that can be saved. Each of them is ``least`` times as fast as ATen, or more."""
     saved = possible = 0.0
-    for row in map(json.loads, (ROOT / "benchmarks/results/nvidia-h200/norm-rows.jsonl").read_text().splitlines()[1:]):
-        given = long(*row["shape"], 2 if row["dtype"] == "bf16" else 4)
-        backward = row["op"].endswith("backward")
-        reason = policy.norm_backward_reason(*given, True) if backward else policy.norm_reason(*given)
+    for row in rows:
         saving = row["us"] * (row["times_aten"] - 1)
         possible += max(saving, 0)
-        if reason == TAKEN:
-            assert row["times_aten"] >= 1, row
+        if is_taken(row):
+            assert row["times_aten"] >= least, row
             saved += saving
-    assert saved >= 0.8 * possible
+    return saved / possible
+
+
+def test_norms_that_are_taken_were_faster(policy):
+    """In a run of 29 shapes, of all gradients together. Taken rows save 80 % or more of the time that can be saved."""
+
+    def is_taken(row):
+        given = long(*row["shape"], 2 if row["dtype"] == "bf16" else 4)
+        backward = row["op"].endswith("backward")
+        return TAKEN == (policy.norm_backward_reason(*given, True) if backward else policy.norm_reason(*given))
+
+    assert share_saved(lines("norm-rows.jsonl"), is_taken, 1) >= 0.8
+
+
+def channel_norm(shape, item, is_channels_last=False):
+    """An argument of decisions about group norm and batch norm."""
+    return numbers((math.prod(shape), shape[1], math.prod(shape[2:]), item, is_channels_last))
+
+
+def test_channel_norms_that_are_taken_were_faster(policy):
+    """In a run of 7 shapes, of all gradients together. autograd calls cuDNN for float32."""
+
+    def is_taken(row):
+        given = channel_norm(row["shape"], 2 if row["dtype"] == "bf16" else 4, row["layout"] == "NHWC")
+        if row["op"].startswith("group_norm"):
+            return policy.group_norm_reason(given) == TAKEN
+        by_cudnn = row["dtype"] == "f32" and policy.cudnn_batch_norm_reason(given) == TAKEN
+        taken = policy.batch_norm_reason(given, row["op"].endswith("backward")) == TAKEN
+        assert taken or not by_cudnn
+        return taken
+
+    assert share_saved(lines("norm-channels.jsonl"), is_taken, 1.05) >= 0.9
+
+
+def test_decisions_about_channel_norms(policy):
+    """(group norm, batch norm, its gradients, cuDNN) of float32, then of a half type."""
+    taken, layout, size, aten, unmeasured = 0, 1, 2, 4, 6
+    for shape, is_last, of_float, of_half in (
+        ((32, 64, 56, 56), False, (taken, taken, taken, taken), (taken, taken, taken, unmeasured)),
+        ((1, 64, 32, 32), False, (size, size, size, size), (size, size, size, unmeasured)),
+        ((256, 512, 7, 7), False, (taken, aten, aten, aten), (taken, taken, aten, unmeasured)),
+        ((32, 64, 56, 56), True, (layout, aten, aten, aten), (layout, taken, taken, unmeasured)),
+        ((32, 256, 28, 28), True, (layout, aten, aten, aten), (layout, taken, aten, unmeasured)),
+        ((512, 512, 2, 2), False, (unmeasured,) * 4, (unmeasured,) * 4),
+        ((32, 3, 224, 224), True, (layout, *(unmeasured,) * 3), (layout, *(unmeasured,) * 3)),
+    ):
+        for item, want in ((4, of_float), (2, of_half)):
+            given = channel_norm(shape, item, is_last)
+            batch = (policy.batch_norm_reason(given, backward) for backward in (False, True))
+            found = (policy.group_norm_reason(given), *batch, policy.cudnn_batch_norm_reason(given))
+            assert found == want, (shape, item)
 
 
 def permutations():
