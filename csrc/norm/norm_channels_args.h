@@ -3,6 +3,7 @@
 
 #include "common/dtype.h"
 #include "norm/norm_args.h"
+#include "norm/norm_channels_problem.h"
 
 namespace gpuopt::norm {
 
@@ -43,6 +44,7 @@ struct StatisticsOut {
   void* rstd = nullptr;
   void* variance = nullptr;  // divided by one less than the number of values. May be null
   double eps = 0;
+  RunningUpdate running;
 };
 
 // Statistics, of the compute type, or running ones.

@@ -189,7 +189,8 @@ inline ChannelForwardPlan plan(const ChannelForward& problem, const Device& devi
   plan.is_wide_access = reading.values > 1;
   plan.walking = reading.walking;
   const Parameters parameters = detail::parameters_of(problem.affine, problem.dtype);
-  const StatisticsOut statistics{problem.mean, problem.rstd, problem.variance, problem.eps};
+  const StatisticsOut statistics{problem.mean, problem.rstd, problem.variance, problem.eps,
+                                 problem.running};
   const bool is_running = problem.given.mean != nullptr;
   LaunchShape launch;
   if (!is_running) {

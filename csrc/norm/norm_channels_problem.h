@@ -25,6 +25,14 @@ struct RunningStatistics {
   DType dtype = DType::kFloat32;   // of both
 };
 
+// Running statistics that change: running = (1 - momentum) * running + momentum * found.
+struct RunningUpdate {
+  void* mean = nullptr;      // [statistics]. May be null
+  void* variance = nullptr;  // [statistics]
+  DType dtype = DType::kFloat32;
+  double momentum = 0;
+};
+
 struct ChannelForward {
   const void* input = nullptr;
   void* out = nullptr;       // laid out as the input
@@ -32,6 +40,7 @@ struct ChannelForward {
   void* rstd = nullptr;      // [statistics]
   void* variance = nullptr;  // [statistics]: divided by one less than the count. May be null
   RunningStatistics given;
+  RunningUpdate running;
   Affine affine;  // of each channel
   Channels shape;
   DType dtype = DType::kFloat32;

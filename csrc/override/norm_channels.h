@@ -21,7 +21,6 @@
 #include <tuple>
 
 #include "norm/binding/norm_channels_ops.h"
-#include "norm/binding/norm_channels_running.h"
 #include "norm/binding/norm_check.h"
 #include "norm/norm_channels_plan.h"
 #include "override/newer_aten.h"
@@ -204,15 +203,9 @@ struct NativeBatchNorm {
                                const TensorOption& weight, const TensorOption& bias,
                                const TensorOption& running_mean, const TensorOption& running_var,
                                bool, double momentum, double eps) {
-    const auto [out, mean, rstd, variance] = redispatch(
-        norm::BatchNormChannels{input, weight, bias, std::nullopt, std::nullopt, eps}, key);
-    if (is_given(running_mean)) {
-      // ATen's kernel counts no version of these tensors. The layers above do.
-      const at::AutoDispatchBelowADInplaceOrView guard;
-      norm::update_running(running_mean, mean, momentum);
-      norm::update_running(running_var, variance, momentum);
-    }
-    return {out, mean, rstd};
+    return redispatch(
+        norm::BatchNormTraining{input, weight, bias, running_mean, running_var, momentum, eps},
+        key);
   }
 };
 

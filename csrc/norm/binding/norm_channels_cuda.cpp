@@ -69,7 +69,9 @@ BatchNormChannels::Result normalize_by_kernels(const Op& op) {
   if constexpr (Op::kIsBatch) sizes.assign({op.input.size(1)});
   const Tensor mean = unfilled(sizes, options), rstd = unfilled(sizes, options);
   Tensor variance;
-  if (Op::kIsBatch) variance = unfilled(is_running ? at::DimVector{0} : sizes, options);
+  if constexpr (requires { op.variance; }) {
+    variance = unfilled(is_running ? at::DimVector{0} : sizes, options);
+  }
   if (out.numel() == 0) {
     mean.zero_();
     rstd.fill_(std::numeric_limits<double>::quiet_NaN());
@@ -84,12 +86,19 @@ BatchNormChannels::Result normalize_by_kernels(const Op& op) {
   problem.out = out.mutable_data_ptr();
   problem.mean = mean.mutable_data_ptr();
   problem.rstd = rstd.mutable_data_ptr();
-  if (variance.numel() > 0) problem.variance = variance.mutable_data_ptr();
+  if (variance.defined() && variance.numel() > 0) {
+    problem.variance = variance.mutable_data_ptr();
+  }
   problem.affine = parameters.affine();
   problem.dtype = to_dtype(name, input.scalar_type());
   problem.eps = op.eps;
   Tensor given_mean, given_variance;
-  if constexpr (Op::kIsBatch) {
+  if constexpr (requires { op.momentum; }) {
+    if (is_given(op.running_mean)) {
+      problem.running = {op.running_mean->mutable_data_ptr(), op.running_var->mutable_data_ptr(),
+                         to_dtype(name, op.running_mean->scalar_type()), op.momentum};
+    }
+  } else if constexpr (Op::kIsBatch) {
     if (is_running) {
       given_mean = op.mean->contiguous();
       given_variance = op.variance->to(given_mean.scalar_type()).contiguous();
@@ -104,6 +113,11 @@ BatchNormChannels::Result normalize_by_kernels(const Op& op) {
 }
 
 BatchNormChannels::Result on_cuda(const BatchNormChannels& op) { return normalize_by_kernels(op); }
+// The running statistics are dense and of one dtype: the override takes no others.
+BatchNormTraining::Result on_cuda(const BatchNormTraining& op) {
+  const auto [out, mean, rstd, variance] = normalize_by_kernels(op);
+  return {out, mean, rstd};
+}
 GroupNormGroups::Result on_cuda(const GroupNormGroups& op) {
   const auto [out, mean, rstd, variance] = normalize_by_kernels(op);
   return {out, mean, rstd};
@@ -159,6 +173,7 @@ GroupNormGradients::Result differentiate_by_kernels(const Op& op) {
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
   impl<GroupNormGroups, KernelOf<GroupNormGroups>(on_cuda)>(m);
   impl<BatchNormChannels, KernelOf<BatchNormChannels>(on_cuda)>(m);
+  impl<BatchNormTraining, KernelOf<BatchNormTraining>(on_cuda)>(m);
   impl<GroupNormGradients, differentiate_by_kernels<GroupNormGradients>>(m);
   impl<BatchNormGradients, differentiate_by_kernels<BatchNormGradients>>(m);
 }

@@ -3,7 +3,6 @@
 
 #include "binding/autocast.h"
 #include "norm/binding/norm_channels_formula.h"
-#include "norm/binding/norm_channels_running.h"
 
 namespace gpuopt::norm {
 namespace {
@@ -26,6 +25,16 @@ Tensor group_norm(const GroupNorm& op) {
   check_groups(name, op.input, op.groups);
   check_factors(name, op.input, op.weight, op.bias);
   return std::get<0>(call(GroupNormGroups{op.input, op.weight, op.bias, op.groups, op.eps}));
+}
+
+// running = (1 - momentum) * running + momentum * found, rounded once.
+void update_running(const TensorOption& running, const Tensor& found, double momentum) {
+  const Tensor& target = *running;
+  if (target.scalar_type() == found.scalar_type()) {
+    target.lerp_(found, momentum);
+  } else {
+    target.copy_(at::lerp(target.to(found.scalar_type()), found, momentum));
+  }
 }
 
 template <typename Op>
@@ -144,6 +153,18 @@ typename Op::Result channels_on_cpu(const Op& op) {
   return result_of<Op>(found);
 }
 
+BatchNormTraining::Result batch_training_on_cpu(const BatchNormTraining& op) {
+  const auto [out, mean, rstd, variance] = channels_on_cpu(
+      BatchNormChannels{op.input, op.weight, op.bias, std::nullopt, std::nullopt, op.eps});
+  if (is_given(op.running_mean)) {
+    // ATen's kernel counts no version of these tensors. The layers above do.
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    update_running(op.running_mean, mean, op.momentum);
+    update_running(op.running_var, variance, op.momentum);
+  }
+  return {out, mean, rstd};
+}
+
 template <typename Op>
 typename Op::Result channel_gradients_on_cpu(const Op& op) {
   check_channel_norm(op);
@@ -180,6 +201,12 @@ typename Op::Result channels_meta(const Op& op) {
   }
 }
 
+BatchNormTraining::Result batch_training_meta(const BatchNormTraining& op) {
+  const auto [out, mean, rstd, variance] = channels_meta(
+      BatchNormChannels{op.input, op.weight, op.bias, std::nullopt, std::nullopt, op.eps});
+  return {out, mean, rstd};
+}
+
 template <typename Op>
 typename Op::Result channel_gradients_meta(const Op& op) {
   check_channel_norm(op);
@@ -209,6 +236,7 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   register_op<InstanceNorm, Composite<instance_norm>>(m);
   register_channels<GroupNormGroups>(m);
   register_channels<BatchNormChannels>(m);
+  register_op<BatchNormTraining, Cpu<batch_training_on_cpu>, Meta<batch_training_meta>>(m);
   register_channel_gradients<GroupNormGradients>(m);
   register_channel_gradients<BatchNormGradients>(m);
 }

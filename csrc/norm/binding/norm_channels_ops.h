@@ -77,6 +77,19 @@ struct BatchNormChannels {
   double eps;
 };
 
+// Normalises with the statistics of the input, and changes the running ones. It is called below
+// autograd.
+struct BatchNormTraining {
+  using Result = std::tuple<Tensor, Tensor, Tensor>;  // out, mean, rstd
+  static constexpr std::string_view kSchema =
+      "_batch_norm_training(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, "
+      "Tensor(b!)? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)";
+  static constexpr bool kIsBatch = true;
+  const Tensor& input;
+  const TensorOption &weight, &bias, &running_mean, &running_var;
+  double momentum, eps;
+};
+
 // As LayerNormGradients (norm_ops.h).
 struct GroupNormGradients {
   using Result = std::tuple<Tensor, Tensor, Tensor>;
@@ -105,8 +118,8 @@ struct BatchNormGradients {
   std::array<bool, 3> mask;
 };
 
-using ChannelOps =
-    OpList<GroupNormGroups, BatchNormChannels, GroupNormGradients, BatchNormGradients>;
+using ChannelOps = OpList<GroupNormGroups, BatchNormChannels, BatchNormTraining, GroupNormGradients,
+                          BatchNormGradients>;
 
 // The number of groups of a sample's channels.
 template <typename Op>

@@ -1,6 +1,8 @@
 // Reads and writes of rows, and of their factors and addends.
 #pragma once
 
+#include "common/convert.cuh"
+#include "common/dtype.h"
 #include "common/types.cuh"
 #include "common/vec.cuh"
 #include "norm/norm_args.h"
@@ -98,6 +100,38 @@ __device__ __forceinline__ void load_parameters(const void* data, bool is_wide, 
     }
   }
   widen<T, kValues>(load_vec<T, kValues>(static_cast<const T*>(data) + position), values);
+}
+
+// A value whose dtype is an argument.
+template <typename C>
+__device__ __forceinline__ C load_value(const void* data, DType dtype, int64_t index) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return static_cast<C>(to_compute(static_cast<const __half*>(data)[index]));
+    case DType::kBFloat16:
+      return static_cast<C>(to_compute(static_cast<const __nv_bfloat16*>(data)[index]));
+    case DType::kFloat32:
+      return static_cast<C>(static_cast<const float*>(data)[index]);
+    default:
+      return static_cast<C>(static_cast<const double*>(data)[index]);
+  }
+}
+
+template <typename C>
+__device__ __forceinline__ void store_value(void* data, DType dtype, int64_t index, C value) {
+  switch (dtype) {
+    case DType::kFloat16:
+      static_cast<__half*>(data)[index] = convert<__half>(value);
+      break;
+    case DType::kBFloat16:
+      static_cast<__nv_bfloat16*>(data)[index] = convert<__nv_bfloat16>(value);
+      break;
+    case DType::kFloat32:
+      static_cast<float*>(data)[index] = convert<float>(value);
+      break;
+    default:
+      static_cast<double*>(data)[index] = convert<double>(value);
+  }
 }
 
 template <typename C>

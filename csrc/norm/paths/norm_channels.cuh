@@ -105,7 +105,17 @@ __device__ __forceinline__ void store_statistics(const StatisticsOut& out, int64
                                                  C squares, C count) {
   static_cast<C*>(out.mean)[group] = mean;
   static_cast<C*>(out.rstd)[group] = inverse_root(squares / count + static_cast<C>(out.eps));
-  if (out.variance != nullptr) static_cast<C*>(out.variance)[group] = squares / (count - 1);
+  const C variance = squares / (count - 1);
+  if (out.variance != nullptr) static_cast<C*>(out.variance)[group] = variance;
+  const RunningUpdate& running = out.running;
+  if (running.mean == nullptr) return;
+  const auto update = [&](void* data, C found) {
+    const C old = load_value<C>(data, running.dtype, group);
+    const auto momentum = static_cast<C>(running.momentum);
+    store_value(data, running.dtype, group, (1 - momentum) * old + momentum * found);
+  };
+  update(running.mean, mean);
+  update(running.variance, variance);
 }
 
 // A block has one group.
@@ -133,21 +143,6 @@ __global__ void __launch_bounds__(kMostMergeThreads)
                    static_cast<C>(args.count));
 }
 
-// The statistics of the channels of a thread.
-template <typename C>
-__device__ __forceinline__ C load_statistic(const void* data, DType dtype, int64_t index) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return static_cast<C>(to_compute(static_cast<const __half*>(data)[index]));
-    case DType::kBFloat16:
-      return static_cast<C>(to_compute(static_cast<const __nv_bfloat16*>(data)[index]));
-    case DType::kFloat32:
-      return static_cast<C>(static_cast<const float*>(data)[index]);
-    default:
-      return static_cast<C>(static_cast<const double*>(data)[index]);
-  }
-}
-
 template <typename T, int kValues, Walking kWalking>
 __global__ void __launch_bounds__(kWalkThreads)
     normalize_channels(const __grid_constant__ ApplyArgs args) {
@@ -163,8 +158,8 @@ __global__ void __launch_bounds__(kWalkThreads)
   for (int c = 0; c < ThreadWalk::kChannels; ++c) {
     const uint32_t group = walk.group(args.shape, c);
     if (statistics.is_running) {
-      means[c] = load_statistic<C>(statistics.mean, statistics.dtype, group);
-      rstds[c] = inverse_root(load_statistic<C>(statistics.scale, statistics.dtype, group) +
+      means[c] = load_value<C>(statistics.mean, statistics.dtype, group);
+      rstds[c] = inverse_root(load_value<C>(statistics.scale, statistics.dtype, group) +
                               static_cast<C>(statistics.eps));
       if (walk.row == 0 && walk.is_leader(args.shape)) {
         static_cast<C*>(args.mean)[group] = means[c];

@@ -2,7 +2,6 @@
 // and of all rows from the partial gradients of blocks.
 #pragma once
 
-#include "common/convert.cuh"
 #include "common/launch.cuh"
 #include "norm/device/norm_access.cuh"
 #include "norm/device/norm_group.cuh"
@@ -104,19 +103,7 @@ __global__ void __launch_bounds__(kMostFinishThreads)
   __syncthreads();
   if (warp != 0 || column >= args.length) return;
   for (uint32_t other = 1; other < warps; ++other) sum += shared[other][lane];
-  switch (dtype) {
-    case DType::kFloat16:
-      static_cast<__half*>(out)[column] = convert<__half>(sum);
-      break;
-    case DType::kBFloat16:
-      static_cast<__nv_bfloat16*>(out)[column] = convert<__nv_bfloat16>(sum);
-      break;
-    case DType::kFloat32:
-      static_cast<float*>(out)[column] = convert<float>(sum);
-      break;
-    default:
-      static_cast<double*>(out)[column] = convert<double>(sum);
-  }
+  store_value(out, dtype, column, sum);
 }
 
 }  // namespace gpuopt::norm

@@ -105,6 +105,7 @@ extern "C" int backward(const GivenRows* given, int sms, int descending, Planned
 struct GivenChannels {
   int64_t grad, input, mean, rstd, variance, out, weight, bias, weight_grad, bias_grad;
   int64_t given_mean, given_variance, given_dtype;  // running statistics
+  int64_t running_mean, running_variance;           // of the dtype of weights, that change
   int64_t dtype, weight_dtype, is_given;
   int64_t samples, channels, positions, groups, is_over_samples, is_channels_last;
 };
@@ -158,6 +159,9 @@ extern "C" int forward_channels(const GivenChannels* given, double eps, int sms,
   problem.given = {reinterpret_cast<const void*>(given->given_mean),
                    reinterpret_cast<const void*>(given->given_variance),
                    static_cast<DType>(given->given_dtype)};
+  problem.running = {reinterpret_cast<void*>(given->running_mean),
+                     reinterpret_cast<void*>(given->running_variance),
+                     static_cast<DType>(given->weight_dtype), /*momentum=*/0.25};
   problem.eps = eps;
   const ChannelForwardPlan plan = norm::plan(problem, Device{sms, shared_bytes});
   return run_channels(plan, plan.staged ? plan.staged->shape : plan.apply->shape, descending,

@@ -16,10 +16,11 @@ from ..dtypes import BF16, F16, F32, DType
 from ..memory import decode, encode
 from .test_norm import EPS, F64, FLOATS, Place, assert_near, compute_rounding
 
+MOMENTUM = 0.25
 PLANES, MASKED_PLANES, COLUMNS = range(3)
 NAMES = (
     "grad", "input", "mean", "rstd", "variance", "out", "weight", "bias", "weight_grad", "bias_grad", "given_mean",
-    "given_variance", "given_dtype", "dtype", "weight_dtype", "is_given", "samples", "channels", "positions", "groups",
+    "given_variance", "given_dtype", "running_mean", "running_variance", "dtype", "weight_dtype", "is_given", "samples", "channels", "positions", "groups",
     "is_over_samples", "is_channels_last",
 )  # fmt: skip
 
@@ -165,6 +166,9 @@ class Call:
         }
         if problem.groups is None and not problem.has_statistics:
             found["variance"] = self.result("variance", self.statistics, problem.statistics)
+            for name in ("running_mean", "running_variance"):
+                found[name] = self.result(name, problem.weight_dtype, problem.statistics)
+                found[name].values[:] = encode(problem.weight_dtype, np.full(problem.statistics, 0.5))
         planned = self.run(kernels.forward_channels, EPS, problem.sms, problem.shared_bytes, descending)
         assert all(place.is_intact for place in found.values())
         return {name: place.values for name, place in found.items()}, planned
@@ -207,6 +211,10 @@ def check_forward(kernels, problem: Problem) -> Planned:
     if "variance" in found and (count := call.x.size // problem.statistics) > 1:
         unbiased = variance * count / (count - 1)
         assert_near(call.statistics, found["variance"], unbiased, unbiased * 80, compute)
+        for name, value in (("running_mean", mean), ("running_variance", unbiased)):
+            want = (1 - MOMENTUM) * 0.5 + MOMENTUM * value
+            sizes = 0.5 + np.abs(call.x).max() + unbiased * 80
+            assert_near(problem.weight_dtype, found[name], want, sizes, compute)
     again, _ = call.forward(kernels, 1)
     for name, values in found.items():
         np.testing.assert_array_equal(values.view(np.uint8), again[name].view(np.uint8))
