@@ -1,0 +1,105 @@
+"""Watches the operators of a call, to find what a recording would get wrong."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["Observer"]
+
+_BY_VALUE = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+_COMMUNICATION = ("c10d", "_c10d_functional", "c10d_functional")
+
+
+class Observer(TorchDispatchMode):
+    """A mode that sees every operator.
+
+    Args:
+        device_type: The device that is recorded.
+        inputs: The arguments.
+        own: The tensors of the module.
+
+    Attributes:
+        reason: Why a recording would be wrong, or "".
+        operators: The number of operators.
+        saved: The tensors of the module that a backward pass needs with their values. Filled inside of :meth:`saving`.
+    """
+
+    def __init__(self, device_type: str, inputs: Iterable[Tensor], own: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.reason, self.operators = "", 0
+        self.saved: dict[int, Tensor] = {}
+        self._device_type = device_type
+        self._before: dict[int, Tensor] = {}
+        self._known: dict[int, StorageWeakRef] = {}
+        for tensor in own:
+            self._before.setdefault(_storage(tensor), tensor)
+        for tensor in (*inputs, *self._before.values()):
+            self.note(tensor)
+
+    def saving(self) -> contextlib.AbstractContextManager:
+        """A block that notes which tensors of the module autograd saves."""
+
+        def pack(tensor: Tensor) -> Tensor:
+            own = self._before.get(_storage(tensor))
+            if own is not None:
+                self.saved[id(own)] = own
+            return tensor.detach()
+
+        return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+
+    def note(self, tensor: Tensor) -> None:
+        """Makes a tensor one that the call may read."""
+        storage = tensor.untyped_storage()
+        # A weak reference keeps the address of a storage from being used again, without its memory.
+        self._known.setdefault(storage._cdata, StorageWeakRef(storage))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        self.operators += 1
+        given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        made = [x for x in pytree.tree_leaves(result) if isinstance(x, Tensor)]
+        if not self.reason:
+            self.reason = self._problem(func, args, kwargs, given, made)
+        for tensor in made:
+            self.note(tensor)
+        return result
+
+    def _problem(self, func: Any, args: tuple, kwargs: dict[str, Any], given: list[Tensor], made: list[Tensor]) -> str:
+        name = str(func)
+        if func.namespace in _COMMUNICATION:
+            return f"it communicates with other processes ({name})"
+        on_device = [x for x in given if x.device.type == self._device_type]
+        if on_device and any(tag in func.tags for tag in _BY_VALUE) and not _is_plain_index(func, args, kwargs):
+            return f"the host reads values of a tensor ({name})"
+        for tensor in given:
+            is_new = _storage(tensor) not in self._known
+            if is_new and tensor.device.type == self._device_type:
+                return f"it reads a tensor that is neither an argument nor in the module ({name})"
+            if tensor.device.type != self._device_type:
+                if is_new or _storage(tensor) in self._before:
+                    return f"it reads a tensor of the host ({name})"
+                if tensor.dim() and any(x.device.type == self._device_type for x in (*on_device, *made)):
+                    return f"it copies a tensor of the host ({name})"
+        if on_device and any(x.device.type != self._device_type for x in made):
+            return f"it copies a tensor to the host ({name})"
+        return ""
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _is_plain_index(func: Any, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether the size of a result is known without values: an index of integers, or a size that was given."""
+    if func is torch.ops.aten.index.Tensor:
+        return all(index is None or index.dtype not in (torch.bool, torch.uint8) for index in args[1])
+    return kwargs.get("output_size") is not None
