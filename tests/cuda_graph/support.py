@@ -16,6 +16,7 @@ import torch_ops
 from torch_ops._cuda_graph import capture, local, runtime
 from torch_ops._cuda_graph.backend import Cuda, Pool
 from torch_ops._cuda_graph.snapshot import RUNTIME
+from torch_ops._cuda_graph.tensors import clones, dense
 
 from ..support.params import on
 
@@ -37,7 +38,7 @@ class Again:
         with torch.no_grad():
             for mine, other in zip(self.results, new, strict=True):
                 if mine is not None:
-                    mine.copy_(other)
+                    dense(mine).copy_(dense(other))
 
 
 class Fake:
@@ -71,7 +72,7 @@ class Fake:
         if self.errors:
             raise self.errors.pop()
         self.recordings += 1
-        results = [x if x is None else x.detach().clone() for x in function()]
+        results = [x if x is None else clones([x.detach()])[0] for x in function()]
         pool.bytes += sum(x.nbytes for x in results if x is not None)
         return Again(function, results, pool), results
 

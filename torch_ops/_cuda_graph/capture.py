@@ -109,6 +109,7 @@ class _Trial:
             raise Declined(f"its forward pass writes to {f'the attribute {what}' if what else 'its attributes'}")
         if host_random_state(backend) != host:
             raise Declined("its forward pass draws random numbers of the host")
+        results.check(step.inputs, snapshot.tensors)
         self._choose_gradients(results)
         buffers = self._written_values()
         for gradient in self.given:

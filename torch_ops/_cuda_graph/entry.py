@@ -41,6 +41,7 @@ class Entry:
         self.measured: Measured | None = None
         self._outputs: list[int] | None = None
         self._given: set[int] = set()
+        self._inner: dict[int, set[int]] = {}
         self._mode: BackwardMode | None = None
         self._autocast: Hashable = None
         self._surprises = 0
@@ -60,15 +61,17 @@ class Entry:
         for leaf in leaves:
             if isinstance(leaf, Tensor) and id(leaf) not in no_results:
                 distinct.setdefault(id(leaf), leaf)
+        self._outputs = list(range(len(distinct)))
+        self._inner = _inner(list(distinct.values()))
         for number, leaf in enumerate(distinct.values()):
             if leaf.requires_grad and not leaf.is_leaf:
 
-                def note(_: Tensor, number: int = number) -> None:
-                    self._given.add(number)
-                    self._autocast = Autocast.key(device_type)
+                def note(gradient: Tensor | None, number: int = number) -> None:
+                    if gradient is not None:
+                        self._given.add(number)
+                        self._autocast = Autocast.key(device_type)
 
                 leaf.register_hook(note)
-        self._outputs = list(range(len(distinct)))
 
     def mode(self) -> BackwardMode:
         """How the next backward pass is likely to be called."""
@@ -76,7 +79,9 @@ class Entry:
             return self._mode
         if not self._given or self._outputs is None:
             return BackwardMode()
-        return BackwardMode(tuple(number in self._given for number in self._outputs), self._autocast)
+        # Gradients of a loss flow through logits that were returned beside it, although nobody gave them one.
+        given = {number for number in self._given if not self._inner.get(number, set()) & self._given}
+        return BackwardMode(tuple(number in given for number in self._outputs), self._autocast)
 
     def relearn(self, recorded: Recorded) -> None:
         """Drops recordings whose backward pass was called in another way, and remembers which."""
@@ -99,3 +104,25 @@ class Entry:
     def status(self) -> str:
         """In one word, what becomes of calls."""
         return "declined" if self.reason else "recorded" if any(self.slots) else "eager"
+
+
+def _inner(outputs: Sequence[Tensor]) -> dict[int, set[int]]:
+    """For each output from which others are computed, which these are."""
+    numbers: dict[Any, list[int]] = {}
+    for number, output in enumerate(outputs):
+        if output.grad_fn is not None:
+            numbers.setdefault(output.grad_fn, []).append(number)
+    found: dict[int, set[int]] = {}
+    if len(numbers) < 2:
+        return found
+    for root, of_root in numbers.items():
+        seen, waiting = {root}, [root]
+        while waiting:
+            for node, _ in waiting.pop().next_functions:
+                if node is not None and node not in seen:
+                    seen.add(node)
+                    waiting.append(node)
+        for node in (seen & numbers.keys()) - {root}:
+            for number in numbers[node]:
+                found.setdefault(number, set()).update(of_root)
+    return found

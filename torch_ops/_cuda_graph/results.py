@@ -66,9 +66,9 @@ class Results:
                     self.outputs.append(leaf)
                     self.positions.append(position)
                 self.leaves.append((_OUTPUT, number))
-        self._check(inputs, own)
 
-    def _check(self, inputs: Sequence[Tensor], own: Sequence[Tensor]) -> None:
+    def check(self, inputs: Sequence[Tensor], own: Sequence[Tensor]) -> None:
+        """Raises Declined if copies of the new tensors would not be like them. May wait for the device."""
         storages = {t.untyped_storage()._cdata for t in (*inputs, *own) if t.numel()}
         for output in self.outputs:
             if not is_plain(output):
