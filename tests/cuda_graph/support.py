@@ -110,7 +110,8 @@ def runtime_of(module: torch.nn.Module) -> runtime.Runtime:
 
 
 def replays(module: torch.nn.Module) -> int:
-    return sum(entry.replays for entry in runtime_of(module).entries.values())
+    found = runtime_of(module)
+    return found.past.replays + sum(entry.replays for entry in found.entries.values())
 
 
 def reasons(module: torch.nn.Module) -> str:

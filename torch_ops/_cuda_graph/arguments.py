@@ -44,7 +44,7 @@ class Arguments:
         self._numbers: dict[int, int] = {}
         structure = tuple(map(self._key, args))
         if kwargs:
-            structure += tuple((name, self._key(value)) for name, value in sorted(kwargs.items()))
+            structure += tuple((name, self._key(value)) for name, value in kwargs.items())
         metadata = []
         for tensor in self.tensors:
             if tensor.device != device:

@@ -67,7 +67,7 @@ def record(
     except torch.OutOfMemoryError as error:
         raise Declined("not enough memory to record it", parts=False) from error
     finally:
-        preserved.restore_values()
+        preserved.restore()
     return recorded, Measured(*measured, time.perf_counter() - began)
 
 
@@ -79,6 +79,7 @@ class _Trial:
         self.preserved, self.backend = preserved, backend
         self.given: list[Tensor | None] = []
         self.written: list[Tensor] = []
+        self.versioned: list[Tensor] = []
 
     def observe_and_record(self, pool: Pool) -> Recorded:
         with self.backend.aside():
@@ -101,13 +102,16 @@ class _Trial:
         observer = Observer(backend.device_type, step.inputs, snapshot.tensors)
         host, device = host_random_state(backend), backend.generator().get_state()
         inputs, parameters = ([x._version for x in xs] for xs in (step.inputs, snapshot.tensors))
-        with observer.saving(), observer:
-            results = step.forward(self.function)
+        try:
+            with observer.saving(), observer:
+                results = step.forward(self.function)
+        finally:
+            observer.restore()
         self.is_random = not torch.equal(device, backend.generator().get_state())
         if not snapshot.matches():
             what = snapshot.changed()
             raise Declined(f"its forward pass writes to {f'the attribute {what}' if what else 'its attributes'}")
-        if host_random_state(backend) != host:
+        if host_random_state(backend) != host or self.preserved.draws_random_numbers():
             raise Declined("its forward pass draws random numbers of the host")
         results.check(step.inputs, snapshot.tensors)
         self._choose_gradients(results)
@@ -121,8 +125,10 @@ class _Trial:
             raise Declined(observer.reason)
         if [x._version for x in step.inputs] != inputs:
             raise Declined("it writes to an argument")
-        written = {id(x) for x in self.written}
-        if any(x._version != v and id(x) not in written for x, v in zip(snapshot.tensors, parameters)):
+        written = {id(x) for x in (*self.written, *self.versioned)}
+        if observer.overwritten or any(
+            x._version != v and id(x) not in written for x, v in zip(snapshot.tensors, parameters)
+        ):
             raise Declined("it writes to a parameter")
         self._check_gradients(gradients)
         self.saved = list(observer.saved.values())
@@ -131,7 +137,8 @@ class _Trial:
         return values, results
 
     def _written_values(self) -> list[Tensor]:
-        self.written = self.preserved.written() or self.written
+        if not self.written:
+            self.written, self.versioned = self.preserved.written(), self.preserved.versioned()
         return clones([x.detach() for x in self.written])
 
     def _choose_gradients(self, results: Results) -> None:
@@ -155,9 +162,6 @@ class _Trial:
         for gradient in gradients:
             if gradient is not None and gradient.layout is not torch.strided:
                 raise Declined("a gradient is sparse")
-        for tensor in self.snapshot.tensors:
-            if self.step.differentiates and tensor.requires_grad and not tensor.is_leaf:
-                raise Declined("a tensor of the module is computed from others, with a gradient", parts=False)
 
     def _values(self, results: Results, gradients: Sequence[Tensor | None], buffers: Sequence[Tensor]) -> Values:
         return Values([x.detach() for x in results.outputs], [g if g is None else g.detach() for g in gradients], buffers)
@@ -194,9 +198,9 @@ class _Trial:
             line = str(error).strip().partition("\n")[0]
             raise Declined(f"recording failed: {type(error).__name__}: {line[:200]}") from None
         finally:
-            self.preserved.restore_values()
+            self.preserved.restore()
         recorded.given, recorded.mode = self.given, self.mode
-        recorded.written, recorded.saved = self.written, self.saved
+        recorded.written, recorded.versioned, recorded.saved = self.written, self.versioned, self.saved
         recorded.replays_forward = self._may_run_again()
         return recorded
 
@@ -208,7 +212,7 @@ class _Trial:
 
     def _replay_and_compare(self, recorded: Recorded, once: Values, again: Values) -> None:
         replayed = _replayed(recorded, self.given)
-        self.preserved.restore_values()
+        self.preserved.restore()
         if problem := mismatch(once, again, replayed):
             raise Declined(f"a replay differs: {problem}")
 
@@ -216,7 +220,7 @@ class _Trial:
 
     def measure(self, recorded: Recorded) -> tuple[float, float]:
         """Seconds of an eager call and of a replay."""
-        sources = [x.detach().clone() for x in self.step.inputs]
+        sources = clones([x.detach() for x in self.step.inputs])
 
         def eager() -> None:
             self._gradients(self.step.forward(self.function))
@@ -250,7 +254,7 @@ def verify(recorded: Recorded, function: Callable, tensors: Sequence[Tensor]) ->
     preserved = Preserved(list(snapshot.modules.values()), states, backend)
     trial = _Trial(function, step, snapshot, recorded.mode, preserved, backend)
     trial.given = [g if g is None else torch.randn_like(g) for g in recorded.given]
-    trial.written = recorded.written
+    trial.written, trial.versioned = recorded.written, recorded.versioned
     step.load(tensors)
     try:
         with local.eager():
@@ -259,7 +263,7 @@ def verify(recorded: Recorded, function: Callable, tensors: Sequence[Tensor]) ->
             again, _ = trial._eager_pass()
             if unrepeatable(once, again):
                 return ""  # arguments whose results are mostly noise
-            preserved.restore_values()
+            preserved.restore()
             return mismatch(once, again, _replayed(recorded, trial.given))
     finally:
-        preserved.restore_values()
+        preserved.restore()

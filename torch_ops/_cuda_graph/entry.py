@@ -14,7 +14,7 @@ from torch_ops._cuda_graph.replay import Recorded
 from torch_ops._cuda_graph.snapshot import Snapshot
 from torch_ops._cuda_graph.step import BackwardMode
 
-__all__ = ["Entry"]
+__all__ = ["Entry", "Past"]
 
 _MOST_SURPRISES = 2  # recordings whose backward pass was called in another way
 
@@ -104,6 +104,17 @@ class Entry:
     def status(self) -> str:
         """In one word, what becomes of calls."""
         return "declined" if self.reason else "recorded" if any(self.slots) else "eager"
+
+
+class Past:
+    """The calls of signatures that are forgotten."""
+
+    def __init__(self) -> None:
+        self.calls = self.replays = 0
+
+    def add(self, entry: Entry) -> None:
+        self.calls += entry.calls
+        self.replays += entry.replays
 
 
 def _inner(outputs: Sequence[Tensor]) -> dict[int, set[int]]:

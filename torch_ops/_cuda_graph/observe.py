@@ -29,6 +29,7 @@ class Observer(TorchDispatchMode):
     Attributes:
         reason: Why a recording would be wrong, or "".
         operators: The number of operators.
+        overwritten: The parameters that were written to, with their values before.
         saved: The tensors of the module that a backward pass needs with their values. Filled inside of :meth:`saving`.
     """
 
@@ -36,6 +37,7 @@ class Observer(TorchDispatchMode):
         super().__init__()
         self.reason, self.operators = "", 0
         self.saved: dict[int, Tensor] = {}
+        self.overwritten: list[tuple[Tensor, Tensor]] = []
         self._device_type = device_type
         self._before: dict[int, Tensor] = {}
         self._known: dict[int, StorageWeakRef] = {}
@@ -63,6 +65,8 @@ class Observer(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
+        if func._schema.is_mutable:
+            self._save_parameters(func, args)
         result = func(*args, **kwargs)
         self.operators += 1
         given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
@@ -72,6 +76,20 @@ class Observer(TorchDispatchMode):
         for tensor in made:
             self.note(tensor)
         return result
+
+    def _save_parameters(self, func: Any, args: tuple) -> None:
+        """Keeps the values of parameters that an operator is about to write to."""
+        for argument, value in zip(func._schema.arguments, args):
+            if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, Tensor):
+                own = self._before.get(_storage(value))
+                if isinstance(own, torch.nn.Parameter) and all(own is not other for other, _ in self.overwritten):
+                    self.overwritten.append((own, own.detach().clone()))
+
+    def restore(self) -> None:
+        """Puts the values of parameters back."""
+        with torch.no_grad():
+            for parameter, value in self.overwritten:
+                parameter.detach().copy_(value)
 
     def _problem(self, func: Any, args: tuple, kwargs: dict[str, Any], given: list[Tensor], made: list[Tensor]) -> str:
         name = str(func)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_ops._cuda_graph.backend import Backend
 from torch_ops._cuda_graph.snapshot import RUNTIME
+from torch_ops._cuda_graph.tensors import same_bits
 
 __all__ = ["Preserved", "hooks_off", "host_random_state"]
 
@@ -34,11 +35,12 @@ class Preserved:
     """
 
     def __init__(self, modules: Sequence[torch.nn.Module], tensors: Sequence[Tensor], backend: Backend) -> None:
-        self._tensors = [(tensor, tensor._version) for tensor in tensors]
-        with torch.no_grad():
-            self._values = [tensor.detach().clone() for tensor in tensors]
+        self._tensors, self._versions = list(tensors), [tensor._version for tensor in tensors]
+        self._values = [tensor.detach().clone() for tensor in tensors]
         self._attributes = [(vars(module), dict(vars(module))) for module in modules]
         self._entries = [(x, x.copy()) for _, own in self._attributes for x in own.values() if type(x) in (list, dict, set)]
+        self._own = _generators(x for _, own in self._attributes for x in own.values())
+        self._own_states = [get() for get, _ in self._own]
         self._generator = backend.generator()
         self._device_state = self._generator.get_state()
         self._host = torch.get_rng_state(), random.getstate()
@@ -46,26 +48,22 @@ class Preserved:
         self._numpy = numpy.random.get_state() if numpy is not None else None
 
     def written(self) -> list[Tensor]:
-        """The tensors that were written to since."""
-        return [tensor for tensor, version in self._tensors if tensor._version != version]
+        """The tensors that have other values now. Batch norms write to statistics without a new version of them."""
+        return [tensor for tensor, value in zip(self._tensors, self._values) if not same_bits(tensor, value)]
+
+    def versioned(self) -> list[Tensor]:
+        """The tensors that have another version now."""
+        return [tensor for tensor, version in zip(self._tensors, self._versions) if tensor._version != version]
+
+    def draws_random_numbers(self) -> bool:
+        """Whether a generator in an attribute has moved since."""
+        return any(str(get()) != str(state) for (get, _), state in zip(self._own, self._own_states))
 
     def restore(self) -> None:
-        with torch.no_grad():
-            for (tensor, version), value in zip(self._tensors, self._values):
-                if tensor._version != version:
-                    tensor.detach().copy_(value)
-        self._tensors = [(tensor, tensor._version) for tensor, _ in self._tensors]
-        self.restore_host()
-
-    def restore_values(self) -> None:
-        """Puts all values back, also where a replay wrote without a trace."""
-        with torch.no_grad():
-            for (tensor, _), value in zip(self._tensors, self._values):
-                tensor.detach().copy_(value)
-        self._tensors = [(tensor, tensor._version) for tensor, _ in self._tensors]
-        self.restore_host()
-
-    def restore_host(self) -> None:
+        """Puts everything back. Versions too, so that a backward pass from before finds what it saved."""
+        for tensor, value, version in zip(self._tensors, self._values, self._versions):
+            tensor.data.copy_(value)
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
         for entries, before in self._entries:
             _refill(entries, before)
         for now, before in self._attributes:
@@ -74,11 +72,27 @@ class Preserved:
             for name, value in before.items():
                 if name != RUNTIME and now.get(name, self) is not value:
                     now[name] = value
+        for (_, put), state in zip(self._own, self._own_states):
+            put(state)
         self._generator.set_state(self._device_state)
         torch.set_rng_state(self._host[0])
         random.setstate(self._host[1])
         if self._numpy is not None:
             sys.modules["numpy"].random.set_state(self._numpy)
+
+
+def _generators(values: Iterable[Any]) -> list[tuple[Callable[[], Any], Callable[[Any], None]]]:
+    """How to read and write the states of generators of random numbers."""
+    found: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+    for value in values:
+        if isinstance(value, torch.Generator):
+            found.append((value.get_state, value.set_state))
+        elif isinstance(value, random.Random):
+            found.append((value.getstate, value.setstate))
+        elif hasattr(value, "bit_generator"):  # numpy
+            bits = value.bit_generator
+            found.append((lambda bits=bits: bits.state, lambda state, bits=bits: setattr(bits, "state", state)))
+    return found
 
 
 def _refill(entries: Any, before: Any) -> None:

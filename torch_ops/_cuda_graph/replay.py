@@ -33,6 +33,10 @@ _MODIFIED = (
 _version = attrgetter("_version")
 
 
+def _versions(tensors: Sequence[Tensor]) -> list[int]:
+    return [-1 if tensor.is_inference() else tensor._version for tensor in tensors]
+
+
 class Recorded:
     """A signature that was recorded in a pool.
 
@@ -44,6 +48,7 @@ class Recorded:
         given: The memory for the gradients of the outputs, None for those without one.
         mode: How the backward pass was recorded.
         written: Buffers that the forward pass writes to.
+        versioned: Those that get a new version.
         saved: Tensors of the module that the backward pass reads.
         is_random: Whether the forward pass draws random numbers.
         replays_forward: Whether the forward pass may be computed again although it writes to buffers.
@@ -71,6 +76,7 @@ class Recorded:
         self.given: list[Tensor | None] = []
         self.mode = BackwardMode()
         self.written: list[Tensor] = []
+        self.versioned: list[Tensor] = []
         self.saved: list[Tensor] = []
         self.is_random = is_random
         self.replays_forward = True
@@ -79,6 +85,8 @@ class Recorded:
 
     def replay_forward(self) -> list[Tensor]:
         """New tensors with the results for the arguments that were loaded last."""
+        if self.versioned:
+            torch.autograd.graph.increment_version(self.versioned)
         self.forward.replay()
         return clones(self.outputs)
 
@@ -96,6 +104,7 @@ class Recorded:
     def run(self, function: Callable, args: tuple, kwargs: dict[str, Any], tensors: Sequence[Tensor]) -> Any:
         """Computes a call by a replay."""
         self.step.load(tensors)
+        call = None
         if self.backward is None:
             with torch.no_grad():
                 outputs = self.replay_forward()
@@ -103,8 +112,8 @@ class Recorded:
             call = Call(self, function, args, kwargs, tensors)
             wanted = [tensors[number] for number in self.step.wanted_inputs]
             outputs = list(_Replay.apply(call, *wanted, *self.step.parameters))
-        if self.written:
-            torch.autograd.graph.increment_version(self.written)
+        if call is not None:
+            call.saved_version = sum(map(_version, self.saved))
         return self.results.assemble(outputs, tensors)
 
 
@@ -136,14 +145,14 @@ class Call:
     ) -> None:
         self.recorded, self.function, self.args, self.kwargs, self.tensors = recorded, function, args, kwargs, tensors
         self.spent = False
-        self.saved_version = sum(map(_version, recorded.saved))
+        self.saved_version = 0
         self._versions: list[int] | None = None
         self._random_state = recorded.backend.generator().get_state() if recorded.is_random else None
         recorded.pool.wait_for(self)
 
     def note_versions(self) -> None:
         """Notes what the arguments and parameters are, for a backward pass that computes the forward pass again."""
-        self._versions = list(map(_version, (*self.tensors, *self.recorded.step.parameters)))
+        self._versions = _versions((*self.tensors, *self.recorded.step.parameters))
 
     def gradients(self, given: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
         """The backward pass: a replay, or where that would be wrong, the derivative of an eager call."""
@@ -171,7 +180,7 @@ class Call:
     def _computed_again(self, given: Sequence[Tensor | None], mode: BackwardMode) -> Sequence[Tensor | None]:
         """Gradients of an eager call on the same arguments, with derivatives of their own if they are wanted."""
         recorded, step, backend = self.recorded, self.recorded.step, self.recorded.backend
-        if list(map(_version, (*self.tensors, *step.parameters))) != self._versions:
+        if _versions((*self.tensors, *step.parameters)) != self._versions:
             raise RuntimeError(_MODIFIED.format("an argument or a parameter"))
         if not step.snapshot.matches():
             raise RuntimeError(_MODIFIED.format("an attribute of the module, or where its parameters are,"))
@@ -206,7 +215,7 @@ class Call:
                         allow_unused=True,
                     )
         finally:
-            preserved.restore_values()
+            preserved.restore()
         return found
 
 

@@ -18,7 +18,8 @@ class Row:
     Args:
         module: The name of the module.
         signature: Shapes and dtypes of its tensors, and modes. "" for calls that were not looked at.
-        status: ``"recorded"``, ``"eager"`` (not seen often enough) or ``"declined"``.
+        status: ``"recorded"``, ``"eager"`` (not seen often enough), ``"declined"`` or ``"forgotten"`` (several signatures that are
+            recorded anew when they come again).
         reason: Why it was declined, or "".
         calls: All calls.
         replays: Those that were replayed.
@@ -102,6 +103,8 @@ def cuda_graph_report() -> Report:
                     entry.bytes,
                 )
             )
+        if runtime.past.calls:
+            rows.append(Row(runtime.name, "", "forgotten", "its state has changed, or it was not used", runtime.past.calls, runtime.past.replays))
         for reason, calls in runtime.ways.items():
             rows.append(Row(runtime.name, "", "declined", reason, calls, 0))
     return Report(rows)

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from torch_ops._cuda_graph import ambient, capture, local
 from torch_ops._cuda_graph.arguments import Arguments, NotSupported
 from torch_ops._cuda_graph.backend import Backend, Cuda, Pool
-from torch_ops._cuda_graph.entry import Entry
+from torch_ops._cuda_graph.entry import Entry, Past
 from torch_ops._cuda_graph.replay import Recorded
 from torch_ops._cuda_graph.results import Declined
 from torch_ops._cuda_graph.snapshot import Snapshot
@@ -84,6 +84,7 @@ class Runtime:
         self.entries: collections.OrderedDict[Hashable, Entry] = collections.OrderedDict()
         self.ways: collections.Counter[str] = collections.Counter()  # eager calls without an entry, by reason
         self.given_up = ""
+        self.past = Past()
         self._states: list[Snapshot] = []
         self._unstable = self._declined = self._evictions = self._calls = 0
         self._has_parts = False
@@ -115,6 +116,8 @@ class Runtime:
 
     def clear(self) -> None:
         """Frees all recordings."""
+        for entry in self.entries.values():
+            self.past.add(entry)
         self.entries.clear()
         self._states.clear()
         self.shared.trim()
@@ -126,7 +129,9 @@ class Runtime:
 
     def call(self, module: torch.nn.Module, forward: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Computes ``forward(module, *args, **kwargs)``."""
-        reason = self.given_up or ("computed again, or recorded" if local.is_eager() else ambient.blocked(_backend))
+        if local.is_eager():
+            return forward(module, *args, **kwargs)
+        reason = self.given_up or ambient.blocked(_backend)
         if reason:
             return self._eagerly(reason, module, forward, args, kwargs)
         if not self._lock.acquire(blocking=False):
@@ -182,7 +187,7 @@ class Runtime:
         if entry is None:
             entry = self.entries[key] = Entry(arguments.describe(), module.training, modes, state)
             if len(self.entries) > _MOST_SIGNATURES:
-                self.entries.popitem(last=False)
+                self.past.add(self.entries.popitem(last=False)[1])
         self.entries.move_to_end(key)
         entry.calls += 1
         if entry.reason:
@@ -202,19 +207,22 @@ class Runtime:
                     self._states.insert(0, self._states.pop(number))
                 self._unstable = 0
                 return state
-        # Snapshots of replaced parameters would keep these alive.
-        for state in [state for state in self._states if not state.has_same_tensors()] + self._states[_MOST_STATES - 1 :]:
-            self._drop_state(state)
         state = Snapshot(module)
+        if state.is_borrowed:
+            return "its parameters are computed from others, as by torch.func.functional_call"
         if state.problem:
             # An uninitialised or a sharded parameter, or a compiled module. Looking again at each call would cost more.
             self._forget = 2 * self._calls
             self._open(module)
             return state.problem
-        if self._states:
+        is_first, latest = not self._states, self._states[:1]
+        # Snapshots of replaced parameters would keep these alive.
+        for other in [other for other in self._states if not other.has_same_tensors()] + self._states[_MOST_STATES - 1 :]:
+            self._drop_state(other)
+        if not is_first:
             self._unstable += 1
             if self._unstable > _MOST_UNSTABLE:
-                what = self._states[0].changed() or "its attributes"
+                what = latest[0].changed() or "its attributes"
                 self.given_up = f"{what} changes between calls"
                 self.clear()
                 self._open(module)
@@ -225,7 +233,7 @@ class Runtime:
     def _drop_state(self, state: Snapshot) -> None:
         self._states = [other for other in self._states if other is not state]
         for key in [key for key in self.entries if key[0] is state]:
-            del self.entries[key]
+            self.past.add(self.entries.pop(key))
         self.shared.trim()
 
     # ------------------------------------------------------------ recordings

@@ -60,11 +60,13 @@ class Snapshot:
     Attributes:
         tensors: Parameters, buffers, and tensors in attributes, each once.
         hooked: A module below this one that has hooks, or "".
+        is_borrowed: Whether parameters are computed from others, as by torch.func.functional_call.
         problem: Why no call in this state can be recorded, or "".
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.hooked = self.problem = ""
+        self.is_borrowed = False
         self.modules: dict[str, torch.nn.Module] = {}
         self._found: dict[int, Tensor] = {}
         self._seen: set[int] = set()
@@ -160,6 +162,10 @@ class Snapshot:
         for tensor in self.tensors:
             if not is_plain(tensor):
                 self.problem = self.problem or f"it has a tensor of class {type(tensor).__qualname__}"
+            elif tensor.is_inference():
+                self.problem = self.problem or "it has a tensor that was made in inference mode"
+            elif tensor.requires_grad and not tensor.is_leaf:
+                self.is_borrowed = True
 
     # ------------------------------------------------------------ comparing
 

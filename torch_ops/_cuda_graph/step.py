@@ -47,7 +47,8 @@ class Step:
         self.differentiates = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         self.autocast = Autocast.key(device_type)
         self.inputs: list[Tensor] = []
-        with torch.no_grad():
+        # Tensors made in inference mode would not tell who writes to them.
+        with torch.inference_mode(False), torch.no_grad():
             for tensor in tensors:
                 copy = empty_like(tensor).detach()
                 self.inputs.append(copy.requires_grad_(tensor.requires_grad and self.differentiates))
