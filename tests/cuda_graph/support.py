@@ -48,7 +48,7 @@ class Fake:
 
     def __init__(self) -> None:
         self.recordings = 0
-        self.errors: list[BaseException] = []  # raised by the next recordings
+        self.errors: list[BaseException | None] = []  # of the next recordings
 
     def is_ready(self) -> bool:
         return True
@@ -69,8 +69,8 @@ class Fake:
         return contextlib.nullcontext()
 
     def record(self, function: Callable[[], Any], pool: Pool) -> tuple[Again, Any]:
-        if self.errors:
-            raise self.errors.pop()
+        if self.errors and (error := self.errors.pop(0)) is not None:
+            raise error
         self.recordings += 1
         results = [x if x is None else clones([x.detach()])[0] for x in function()]
         pool.bytes += sum(x.nbytes for x in results if x is not None)
@@ -84,9 +84,6 @@ class Fake:
 
     def synchronize(self) -> None:
         pass
-
-    def memory(self) -> int:
-        return 0
 
     def total_memory(self) -> int:
         return 2**40

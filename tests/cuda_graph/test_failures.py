@@ -42,9 +42,8 @@ def test_errors_while_recording(device, name, after):
     error, reason = ERRORS[name]
     with recording(device) as backend:
         pair = Pair(net(), device)
-        backend.errors = [error, None][::-1] if after == 0 else [error]
         pair.both(train(torch.randn(4, 8)))
-        backend.errors = [error]
+        backend.errors = [None] * after + [error]
         for _ in range(4):
             pair.both(train(torch.randn(4, 8)))
         assert reason in pair.reasons() and pair.replays() == 0

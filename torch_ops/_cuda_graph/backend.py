@@ -68,8 +68,6 @@ class Backend(Protocol):
 
     def synchronize(self) -> None: ...
 
-    def memory(self) -> int: ...
-
     def total_memory(self) -> int: ...
 
 
@@ -79,7 +77,7 @@ class Cuda:
     device_type = "cuda"
 
     def __init__(self) -> None:
-        self._streams: dict[int, torch.cuda.Stream] = {}
+        self._streams: dict[tuple[int, int], torch.cuda.Stream] = {}
 
     def is_ready(self) -> bool:
         """Whether any tensor can be on the device."""
@@ -98,10 +96,11 @@ class Cuda:
         return Pool(torch.cuda.graph_pool_handle(), self.device())
 
     def _side_stream(self) -> torch.cuda.Stream:
-        index = torch._C._cuda_getDevice()
-        if index not in self._streams:
-            self._streams[index] = torch.cuda.Stream()
-        return self._streams[index]
+        """A stream to record on. cuBLAS has a workspace for each, so graphs that run at once on two streams must not share one."""
+        key = torch._C._cuda_getDevice(), self.stream()
+        if key not in self._streams:
+            self._streams[key] = torch.cuda.Stream()
+        return self._streams[key]
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -123,6 +122,7 @@ class Cuda:
         torch.cuda.synchronize()
         # While work is recorded, the allocator can't give cached memory back to get other memory.
         torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
         with torch.cuda.stream(self._side_stream()):
             # Other threads, such as the one that pins memory for a data loader, may call CUDA meanwhile.
             graph.capture_begin(pool=pool.handle, capture_error_mode="thread_local")
@@ -134,25 +134,26 @@ class Cuda:
             except BaseException:
                 self._abandon(graph, pool)
                 raise
+        pool.bytes += torch.cuda.memory_reserved() - before
         return graph, result
 
     def _abandon(self, graph: torch.cuda.CUDAGraph, pool: Pool) -> None:
         """Ends a recording that failed, on the stream where it began."""
-        is_recording = self.is_recording()
         ended = False
-        if is_recording:
+        if self.is_recording():
             with contextlib.suppress(RuntimeError), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 graph.capture_end()
                 ended = True
         if not ended:
-            # capture_end raised an error before it told the allocator. Until it is told, the pool takes memory and frees none.
+            # capture_end raised an error before it told the allocator, which would give the pool more memory and free none. The use
+            # of the pool is only released where the allocator was not told: twice would free memory that other graphs use.
             with contextlib.suppress(RuntimeError):
                 torch._C._cuda_endAllocateToPool(pool.device.index, pool.handle)
-            with contextlib.suppress(RuntimeError):
                 torch._C._cuda_releasePool(pool.device.index, pool.handle)
         graph.reset()
-        self._repair_generator()
+        if not ended:
+            self._repair_generator()
 
     def _repair_generator(self) -> None:
         """Takes the generator out of the state of being recorded, by a recording that succeeds.
@@ -181,10 +182,6 @@ class Cuda:
 
     def synchronize(self) -> None:
         torch.cuda.synchronize()
-
-    def memory(self) -> int:
-        """The bytes that the allocator has reserved."""
-        return torch.cuda.memory_reserved()
 
     def total_memory(self) -> int:
         return torch.cuda.get_device_properties(self.device()).total_memory

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torch_ops._cuda_graph import local
 from torch_ops._cuda_graph.backend import Backend, Pool, seconds
-from torch_ops._cuda_graph.check import Values, mismatch, unrepeatable
+from torch_ops._cuda_graph.check import Values, mismatch, repeats, unrepeatable
 from torch_ops._cuda_graph.observe import Observer
 from torch_ops._cuda_graph.preserve import Preserved, host_random_state
 from torch_ops._cuda_graph.replay import Recorded
@@ -56,6 +56,8 @@ def record(
         raise Declined(snapshot.problem)
     if snapshot.hooked:
         raise Declined(f"{snapshot.hooked} has hooks")
+    if any(x.device.type == backend.device_type and x.device != backend.device() for x in snapshot.tensors):
+        raise Declined("its tensors are on several devices, or not on the current one")
     step = Step(args, kwargs, tensors, snapshot, backend.device_type)
     states = [x for x in snapshot.tensors if not isinstance(x, torch.nn.Parameter)]
     preserved = Preserved(list(snapshot.modules.values()), states, backend)
@@ -84,11 +86,13 @@ class _Trial:
     def observe_and_record(self, pool: Pool) -> Recorded:
         with self.backend.aside():
             once, results = self._observed()
-            again, results_again = self._eager_pass()
+            again, results_again = self._eager_pass(stands_in=True)
         if not results.is_like(results_again):
             raise Declined("two equal calls return other structures, shapes or values")
         if problem := unrepeatable(once, again):
             raise Declined(problem)
+        if repeats(once, again):
+            again = once  # saves memory
         del results, results_again
         recorded = self._recorded(pool)
         self._replay_and_compare(recorded, once, again)
@@ -147,16 +151,18 @@ class _Trial:
         if given is None or len(given) != len(results.outputs):
             given = (True,) * len(results.outputs)
         wants = bool(self.step.wanted_inputs or self.step.parameters)
+        if not wants and any(output.requires_grad for output in results.outputs):
+            raise Declined("its results have gradients of tensors that are neither arguments nor parameters")
         self.given = [
             torch.randn_like(output) if yes and wants and output.requires_grad else None
             for output, yes in zip(results.outputs, given)
         ]
         self.mode = BackwardMode(tuple(g is not None for g in self.given), self.mode.autocast)
 
-    def _gradients(self, results: Results) -> list[Tensor | None]:
+    def _gradients(self, results: Results, stands_in: bool = False) -> list[Tensor | None]:
         if not any(self.mode.given or ()):
             return []
-        return self.step.backward(results, self.given, self.mode.autocast)
+        return self.step.backward(results, self.given, self.mode.autocast, stands_in)
 
     def _check_gradients(self, gradients: Sequence[Tensor | None]) -> None:
         for gradient in gradients:
@@ -166,10 +172,10 @@ class _Trial:
     def _values(self, results: Results, gradients: Sequence[Tensor | None], buffers: Sequence[Tensor]) -> Values:
         return Values([x.detach() for x in results.outputs], [g if g is None else g.detach() for g in gradients], buffers)
 
-    def _eager_pass(self) -> tuple[Values, Results]:
-        results = self.step.forward(self.function)
+    def _eager_pass(self, stands_in: bool = False) -> tuple[Values, Results]:
+        results = self.step.forward(self.function, stands_in)
         buffers = self._written_values()
-        values = self._values(results, self._gradients(results), buffers)
+        values = self._values(results, self._gradients(results, stands_in), buffers)
         self.preserved.restore()
         return values, results
 
@@ -180,11 +186,11 @@ class _Trial:
         passes: dict[str, Results] = {}  # the last forward pass, which the backward pass needs
 
         def forward() -> list[Tensor]:
-            passes["last"] = step.forward(self.function)
+            passes["last"] = step.forward(self.function, stands_in=True)
             return [output.detach() for output in passes["last"].outputs]
 
         def backward() -> list[Tensor | None]:
-            return step.backward(passes["last"], self.given, self.mode.autocast)
+            return step.backward(passes["last"], self.given, self.mode.autocast, stands_in=True)
 
         try:
             recording, outputs = backend.record(forward, pool)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_ops._cuda_graph.tensors import difference, norm, same_bits
 
-__all__ = ["Values", "mismatch", "unrepeatable"]
+__all__ = ["Values", "mismatch", "repeats", "unrepeatable"]
 
 _MOST_NOISE = 0.05  # two equal eager calls may differ by this share, for example by atomic additions
 _TIMES_NOISE, _TIMES_EPSILON = 8, 16
@@ -39,6 +39,15 @@ def unrepeatable(once: Values, again: Values) -> str:
         if not noise <= _MOST_NOISE * scale:
             return f"two equal calls differ: {name}, {noise:.2g} of {scale:.2g}"
     return ""
+
+
+def repeats(once: Values, again: Values) -> bool:
+    """Whether two calls computed the same bits."""
+    return all(
+        x is y or (x is not None and y is not None and same_bits(x, y))
+        for _, xs, ys in _groups(once, again)
+        for x, y in zip(xs, ys)
+    )
 
 
 def mismatch(once: Values, again: Values, replayed: Values) -> str:

@@ -202,7 +202,7 @@ class Call:
                     backend.generator().set_state(self._random_state)
                 with Autocast.restored(backend.device_type, step.autocast):
                     results = Results(
-                        self.function(*args, **kwargs), [aliases[id(x)] for x in self.tensors], step.snapshot.tensors
+                        self.function(*args, **kwargs), [aliases[id(x)] for x in self.tensors], step.own
                     )
                 wanted = [aliases[id(self.tensors[number])] for number in step.wanted_inputs] + step.parameters
                 pairs = [(output, g) for output, g in zip(results.outputs, given) if g is not None]

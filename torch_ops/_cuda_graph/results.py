@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -35,14 +35,14 @@ class Results:
     Args:
         result: What the module returned.
         inputs: The tensors that it was called with.
-        own: The tensors of the module.
+        own: The tensors of the module by their identities, or by those of their stand-ins.
 
     Attributes:
         outputs: The new tensors, each once.
         positions: The leaf of the result where each of them comes first.
     """
 
-    def __init__(self, result: Any, inputs: Sequence[Tensor], own: Sequence[Tensor]) -> None:
+    def __init__(self, result: Any, inputs: Sequence[Tensor], own: Mapping[int, Tensor]) -> None:
         leaves, self._tree = pytree.tree_flatten(result)
         self._is_one = len(leaves) == 1 and leaves[0] is result
         self.outputs: list[Tensor] = []
@@ -50,7 +50,6 @@ class Results:
         self.leaves: list[tuple[str, Any]] = []
         numbers: dict[int, int] = {}
         input_numbers = {id(tensor): number for number, tensor in enumerate(inputs)}
-        own_ids = {id(tensor) for tensor in own}
         for position, leaf in enumerate(leaves):
             if not isinstance(leaf, Tensor):
                 if not is_constant(leaf):
@@ -58,8 +57,8 @@ class Results:
                 self.leaves.append((_VALUE, leaf))
             elif id(leaf) in input_numbers:
                 self.leaves.append((_INPUT, input_numbers[id(leaf)]))
-            elif id(leaf) in own_ids:
-                self.leaves.append((_VALUE, leaf))
+            elif id(leaf) in own:
+                self.leaves.append((_VALUE, own[id(leaf)]))
             else:
                 number = numbers.setdefault(id(leaf), len(self.outputs))
                 if number == len(self.outputs):

@@ -7,10 +7,11 @@ module and 0.3 us for each tensor.
 from __future__ import annotations
 
 import collections
+import contextlib
 import enum
 import functools
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -196,6 +197,24 @@ class Snapshot:
     def has_same_tensors(self) -> bool:
         """Whether the module has the same parameters and buffers, though their memory may be another."""
         return not self._saved or list(map(id, chain.from_iterable(self._by_identity))) == self._saved[1]
+
+    @contextlib.contextmanager
+    def with_stand_ins(self, stand_ins: Mapping[int, Tensor]) -> Iterator[None]:
+        """A block in which other tensors are in the place of parameters, by the identities of these."""
+        replaced: list[tuple[Any, Any, Tensor]] = []
+        try:
+            for module in self.modules.values():
+                containers = [x for x in attributes(module).values() if type(x) in (list, dict)]
+                for container in (module._parameters, *containers):
+                    entries = container.items() if isinstance(container, dict) else enumerate(container)
+                    for key, value in list(entries):
+                        if id(value) in stand_ins:
+                            replaced.append((container, key, value))
+                            container[key] = stand_ins[id(value)]
+            yield
+        finally:
+            for container, key, value in replaced:
+                container[key] = value
 
     def changed(self) -> str:
         """The name of an attribute that is not as it was, or "" if something else has changed."""

@@ -57,6 +57,11 @@ class Step:
         self.args, self.kwargs = with_tensors((args, kwargs), lambda tensor: copies[id(tensor)])
         self.wanted_inputs = [number for number, x in enumerate(self.inputs) if x.requires_grad]
         self.parameters = [x for x in snapshot.tensors if x.requires_grad and x.is_leaf] if self.differentiates else []
+        # Autograd keeps one accumulating node for each parameter, with the stream that made it. A recording must not wait for another
+        # stream, so it computes with stand-ins that share the memory and have no such node.
+        self._stand_ins = [_stand_in(x) for x in self.parameters]
+        self._by_parameter = {id(x): y for x, y in zip(self.parameters, self._stand_ins)}
+        self.own = {id(x): x for x in snapshot.tensors} | {id(y): x for x, y in zip(self.parameters, self._stand_ins)}
         self._is_repeated = any(target.shape != x.shape for target, x in zip(self._targets, self.inputs))
         self.load(tensors)
 
@@ -71,20 +76,31 @@ class Step:
             else:
                 torch._foreach_copy_(self._targets, sources)
 
-    def forward(self, function: Callable) -> Results:
+    def forward(self, function: Callable, stands_in: bool = False) -> Results:
+        """Runs the forward pass, with the parameters or with their stand-ins."""
         with Autocast.restored(self.device_type, self.autocast):
-            return Results(function(*self.args, **self.kwargs), self.inputs, self.snapshot.tensors)
+            with self.snapshot.with_stand_ins(self._by_parameter if stands_in else {}):
+                return Results(function(*self.args, **self.kwargs), self.inputs, self.own)
 
     def differentiable(self, results: Results) -> list[bool]:
         """For each new tensor of the result, whether it has a derivative."""
         return [output.requires_grad for output in results.outputs]
 
-    def backward(self, results: Results, gradients: Sequence[Tensor | None], autocast: Hashable) -> list[Tensor | None]:
+    def backward(
+        self, results: Results, gradients: Sequence[Tensor | None], autocast: Hashable, stands_in: bool = False
+    ) -> list[Tensor | None]:
         """Gradients of the inputs and parameters that want one. ``gradients`` has None where an output got none."""
-        wanted = [self.inputs[number] for number in self.wanted_inputs] + self.parameters
+        wanted = [self.inputs[number] for number in self.wanted_inputs]
+        wanted += self._stand_ins if stands_in else self.parameters
         pairs = [(output, g) for output, g in zip(results.outputs, gradients) if g is not None]
         with Autocast.restored(self.device_type, autocast), hooks_off(self.parameters):
             found = torch.autograd.grad(
                 [output for output, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True
             )
         return list(found)
+
+
+def _stand_in(parameter: Tensor) -> Tensor:
+    other = torch.nn.Parameter(parameter.detach(), requires_grad=True)
+    vars(other).update(vars(parameter))
+    return other
