@@ -114,7 +114,9 @@ def replays(module: torch.nn.Module) -> int:
 def reasons(module: torch.nn.Module) -> str:
     """Why calls of a module were not replayed."""
     found = runtime_of(module)
-    return "; ".join([entry.reason for entry in found.entries.values() if entry.reason] + list(found.ways) + [found.given_up])
+    return "; ".join(
+        [entry.reason for entry in found.entries.values() if entry.reason] + list(found.ways) + [found.given_up]
+    )
 
 
 class Pair:
@@ -169,7 +171,9 @@ def same(found: Any, expected: Any, what: str) -> None:
             assert x is y or x == y, f"{what}: {y}, and not {x}"
             continue
         for field in ("shape", "dtype", "device", "requires_grad", "is_leaf"):
-            assert getattr(x, field) == getattr(y, field), f"{what}: {field} {getattr(y, field)}, and not {getattr(x, field)}"
+            assert getattr(x, field) == getattr(y, field), (
+                f"{what}: {field} {getattr(y, field)}, and not {getattr(x, field)}"
+            )
         assert x.stride() == y.stride() or x.numel() < 2, f"{what}: strides {y.stride()}, and not {x.stride()}"
         tolerance = {torch.float64: 1e-10, torch.float32: 1e-5}.get(x.dtype, 1e-2 if x.dtype.is_floating_point else 0)
         torch.testing.assert_close(y, x, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m: f"{what}: {m}")

@@ -154,7 +154,9 @@ def test_memory_of_many_signatures_and_modules_comes_back(device):
         torch.cuda.empty_cache()
         before = None
         for number in range(12):
-            model = torch_ops.cuda_graph(nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)).to(device), max_graphs=4)
+            model = torch_ops.cuda_graph(
+                nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)).to(device), max_graphs=4
+            )
             for rows in range(64, 64 + 20):
                 for _ in range(3):
                     model(torch.randn(rows, 256, device=device)).sum().backward()
@@ -243,7 +245,9 @@ def test_a_loader_that_pins_memory(device):
 def test_a_profiler(device):
     with recording(device):
         pair = Pair(net(), device)
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]):
+        with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+        ):
             for _ in range(5):
                 pair.both(train(torch.randn(4, 8, device=device)))
         assert pair.replays() == 4
@@ -285,7 +289,7 @@ def test_times_are_reported_and_slow_recordings_are_dropped(device):
         for _ in range(4):
             deep(torch.randn(8, 32, device=device))
             large(torch.randn(8192, 8192, device=device))
-    (row,) = [entry for entry in runtime_of(deep).entries.values()]
+    (row,) = runtime_of(deep).entries.values()
     assert row.measured is not None and row.measured.replay < 0.7 * row.measured.eager, row.reason
     assert replays(deep) == 3
     print(torch_ops.cuda_graph_report())

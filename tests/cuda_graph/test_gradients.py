@@ -378,7 +378,19 @@ class Several(nn.Module):
         raise ValueError(self.kind)
 
 
-KINDS = ("argument", "parameter", "twice", "view", "view of argument", "chunks", "expanded", "transposed", "integers", "detached", "empty")
+KINDS = (
+    "argument",
+    "parameter",
+    "twice",
+    "view",
+    "view of argument",
+    "chunks",
+    "expanded",
+    "transposed",
+    "integers",
+    "detached",
+    "empty",
+)
 
 
 @each_device

@@ -1,4 +1,4 @@
-"""Signatures: arguments, modes and switches, and the places where calls run as they are."""
+"""Signatures: arguments, modes and switches, and where calls run eagerly."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def test_arguments(device, name):
 
 
 @each_device
-@pytest.mark.parametrize("value", [object(), {object(): 1}, set(), torch.nn.Linear(2, 2)], ids=["object", "key", "set", "module"])
+@pytest.mark.parametrize(
+    "value", [object(), {object(): 1}, set(), torch.nn.Linear(2, 2)], ids=["object", "key", "set", "module"]
+)
 def test_arguments_without_a_key_run_eagerly(device, value):
     with recording(device):
         pair = Pair(Flexible(), device)
@@ -250,15 +252,16 @@ def test_the_default_dtype(device):
         assert pair.replays() == 6
 
 
-
-
 @on_cpu
 def test_switches_are_part_of_the_signature(device):
     with recording(device):
         model = torch_ops.cuda_graph(nn.Linear(8, 8))
         x = t(device, 4, 8)
         switches = [
-            (lambda: torch.backends.cuda.matmul.allow_tf32, lambda v: setattr(torch.backends.cuda.matmul, "allow_tf32", v)),
+            (
+                lambda: torch.backends.cuda.matmul.allow_tf32,
+                lambda v: setattr(torch.backends.cuda.matmul, "allow_tf32", v),
+            ),
             (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
             (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
         ]
@@ -278,7 +281,7 @@ def test_switches_are_part_of_the_signature(device):
         assert len(runtime_of(model).entries) == len(switches) + 2 and replays(model) == 1
 
 
-# ---------------------------------------------------------------- places where calls run as they are
+# ---------------------------------------------------------------- where calls run eagerly
 
 
 def under_func(module, x):
@@ -329,16 +332,16 @@ def under_export(module, x):
     return torch.export.export(module, (x,)).module()(x)
 
 
-PLACES = (
+SURROUNDINGS = (
     under_func, under_vmap, under_jvp, under_functional_call, under_anomaly, under_trace, under_saved_tensors_hooks, under_dispatch_mode,
     under_export,
 )  # fmt: skip
 
 
 @each_device
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
+@pytest.mark.parametrize("surrounding", SURROUNDINGS, ids=lambda surrounding: surrounding.__name__)
 @pytest.mark.filterwarnings("ignore")
-def test_places(device, place):
+def test_places(device, surrounding):
     with recording(device):
         pair = Pair(nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)), device)
         for _ in range(3):
@@ -346,7 +349,7 @@ def test_places(device, place):
             pair.both(lambda module, x=x: module(x))
         for _ in range(3):
             x = t(device, 4, 8)
-            pair.both(lambda module, x=x: place(module, x))
+            pair.both(lambda module, x=x: surrounding(module, x))
         x = t(device, 4, 8)
         before = pair.replays()
         pair.both(lambda module, x=x: module(x))
@@ -360,7 +363,10 @@ def test_compilation_of_a_parent_sees_the_plain_forward(device):
         pair = Pair(nn.Sequential(nn.Linear(8, 8), nn.Tanh()), device)
         for _ in range(3):
             pair.both(lambda module: module(torch.ones(4, 8, device=device)))
-        compiled = {id(m): torch.compile(nn.Sequential(m, nn.Tanh()), backend="eager", fullgraph=True) for m in (pair.eager, pair.graphed)}
+        compiled = {
+            id(m): torch.compile(nn.Sequential(m, nn.Tanh()), backend="eager", fullgraph=True)
+            for m in (pair.eager, pair.graphed)
+        }
         for _ in range(3):
             x = t(device, 4, 8)
             pair.both(lambda module, x=x: compiled[id(module)](x))

@@ -212,7 +212,9 @@ def test_old_weight_norm(device):
         pair = Pair.__new__(Pair)
         pair.device, pair.eager = device, model.to(device)
         with pytest.warns(FutureWarning):
-            pair.graphed = nn.Sequential(weight_norm(nn.Linear(8, 8)), nn.Tanh(), weight_norm(nn.Linear(8, 8))).to(device)
+            pair.graphed = nn.Sequential(weight_norm(nn.Linear(8, 8)), nn.Tanh(), weight_norm(nn.Linear(8, 8))).to(
+                device
+            )
         pair.graphed.load_state_dict(pair.eager.state_dict())
         torch_ops.cuda_graph(pair.graphed)
         calls(pair, 4)
@@ -476,13 +478,20 @@ def test_modules_below_are_recorded(device):
 @each_device
 def test_a_hook_below(device):
     with recording(device):
-        pair = Pair(nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Sequential(nn.Linear(8, 8), nn.Tanh())), device)
+        pair = Pair(
+            nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Sequential(nn.Linear(8, 8), nn.Tanh())), device
+        )
         calls(pair, 3)
-        seen = {id(pair.eager): [], id(pair.graphed): []}
+        seen = {id(module[0][1]): [] for module in (pair.eager, pair.graphed)}
+
+        def hook(module, args, result):
+            seen[id(module)].append(1)
+            return result * 2
+
         for module in (pair.eager, pair.graphed):
-            module[0][1].register_forward_hook(lambda m, args, result, key=id(module): seen[key].append(1) or result * 2)
+            module[0][1].register_forward_hook(hook)
         calls(pair, 5)
-        assert seen[id(pair.eager)] == seen[id(pair.graphed)] == [1] * 5
+        assert list(seen.values()) == [[1] * 5] * 2
         assert replays(pair.graphed[1]) > 0 and "hooks" in pair.reasons()
 
 

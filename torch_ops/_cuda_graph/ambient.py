@@ -26,7 +26,7 @@ _GLOBAL_HOOKS = (
 
 
 def blocked(backend: Backend) -> str | None:
-    """Why a call in this place must run as it is, or None."""
+    """Why a call must run eagerly here, or None."""
     if not backend.is_ready():
         return "no GPU is used"
     if _c._get_tracing_state() is not None:

@@ -14,7 +14,19 @@ from torch_ops._cuda_graph.tensors import is_plain, overlaps_itself
 
 __all__ = ["Arguments", "NotSupported", "is_constant", "with_tensors"]
 
-_CONSTANTS = (type(None), bool, int, str, bytes, complex, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
+_CONSTANTS = (
+    type(None),
+    bool,
+    int,
+    str,
+    bytes,
+    complex,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    torch.Size,
+)
 
 
 class NotSupported(Exception):

@@ -75,7 +75,13 @@ def record(
 
 class _Trial:
     def __init__(
-        self, function: Callable, step: Step, snapshot: Snapshot, mode: BackwardMode, preserved: Preserved, backend: Backend
+        self,
+        function: Callable,
+        step: Step,
+        snapshot: Snapshot,
+        mode: BackwardMode,
+        preserved: Preserved,
+        backend: Backend,
     ) -> None:
         self.function, self.step, self.snapshot, self.mode = function, step, snapshot, mode
         self.preserved, self.backend = preserved, backend
@@ -170,7 +176,9 @@ class _Trial:
                 raise Declined("a gradient is sparse")
 
     def _values(self, results: Results, gradients: Sequence[Tensor | None], buffers: Sequence[Tensor]) -> Values:
-        return Values([x.detach() for x in results.outputs], [g if g is None else g.detach() for g in gradients], buffers)
+        return Values(
+            [x.detach() for x in results.outputs], [g if g is None else g.detach() for g in gradients], buffers
+        )
 
     def _eager_pass(self, stands_in: bool = False) -> tuple[Values, Results]:
         results = self.step.forward(self.function, stands_in)
@@ -241,7 +249,9 @@ class _Trial:
             eager_time, replay_time = seconds(eager, self.backend, 6), seconds(replay, self.backend, 6)
         self.step.load(sources)
         if replay_time > LONGEST * eager_time:
-            raise Declined(f"a replay takes {1e3 * replay_time:.2f} ms, an eager call {1e3 * eager_time:.2f} ms", parts=False)
+            raise Declined(
+                f"a replay takes {1e3 * replay_time:.2f} ms, an eager call {1e3 * eager_time:.2f} ms", parts=False
+            )
         return eager_time, replay_time
 
 

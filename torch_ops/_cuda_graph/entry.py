@@ -92,7 +92,9 @@ class Entry:
         if self._mode is None:
             self.decline("its backward pass keeps the graph, or is differentiated (retain_graph, create_graph)")
         elif self._surprises > _MOST_SURPRISES:
-            self.decline("its backward pass is called in several ways: with gradients of other results, or another autocast")
+            self.decline(
+                "its backward pass is called in several ways: with gradients of other results, or another autocast"
+            )
 
     def evict(self) -> None:
         self.slots, self.missed, self.bytes = [None, None], 0, 0

@@ -24,7 +24,7 @@ class Observer(TorchDispatchMode):
     Args:
         device_type: The device that is recorded.
         inputs: The arguments.
-        own: The tensors of the module.
+        of_module: The tensors of the module.
 
     Attributes:
         reason: Why a recording would be wrong, or "".
@@ -33,7 +33,7 @@ class Observer(TorchDispatchMode):
         saved: The tensors of the module that a backward pass needs with their values. Filled inside of :meth:`saving`.
     """
 
-    def __init__(self, device_type: str, inputs: Iterable[Tensor], own: Iterable[Tensor]) -> None:
+    def __init__(self, device_type: str, inputs: Iterable[Tensor], of_module: Iterable[Tensor]) -> None:
         super().__init__()
         self.reason, self.operators = "", 0
         self.saved: dict[int, Tensor] = {}
@@ -41,7 +41,7 @@ class Observer(TorchDispatchMode):
         self._device_type = device_type
         self._before: dict[int, Tensor] = {}
         self._known: dict[int, StorageWeakRef] = {}
-        for tensor in own:
+        for tensor in of_module:
             self._before.setdefault(_storage(tensor), tensor)
         for tensor in (*inputs, *self._before.values()):
             self.note(tensor)
@@ -50,9 +50,9 @@ class Observer(TorchDispatchMode):
         """A block that notes which tensors of the module autograd saves."""
 
         def pack(tensor: Tensor) -> Tensor:
-            own = self._before.get(_storage(tensor))
-            if own is not None:
-                self.saved[id(own)] = own
+            of_module = self._before.get(_storage(tensor))
+            if of_module is not None:
+                self.saved[id(of_module)] = of_module
             return tensor.detach()
 
         return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
@@ -81,9 +81,11 @@ class Observer(TorchDispatchMode):
         """Keeps the values of parameters that an operator is about to write to."""
         for argument, value in zip(func._schema.arguments, args):
             if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, Tensor):
-                own = self._before.get(_storage(value))
-                if isinstance(own, torch.nn.Parameter) and all(own is not other for other, _ in self.overwritten):
-                    self.overwritten.append((own, own.detach().clone()))
+                of_module = self._before.get(_storage(value))
+                if isinstance(of_module, torch.nn.Parameter) and all(
+                    of_module is not other for other, _ in self.overwritten
+                ):
+                    self.overwritten.append((of_module, of_module.detach().clone()))
 
     def restore(self) -> None:
         """Puts the values of parameters back."""

@@ -38,9 +38,11 @@ class Preserved:
         self._tensors, self._versions = list(tensors), [tensor._version for tensor in tensors]
         self._values = [tensor.detach().clone() for tensor in tensors]
         self._attributes = [(vars(module), dict(vars(module))) for module in modules]
-        self._entries = [(x, x.copy()) for _, own in self._attributes for x in own.values() if type(x) in (list, dict, set)]
-        self._own = _generators(x for _, own in self._attributes for x in own.values())
-        self._own_states = [get() for get, _ in self._own]
+        self._entries = [
+            (x, x.copy()) for _, entries in self._attributes for x in entries.values() if type(x) in (list, dict, set)
+        ]
+        self._generators = _generators(x for _, entries in self._attributes for x in entries.values())
+        self._generator_states = [get() for get, _ in self._generators]
         self._generator = backend.generator()
         self._device_state = self._generator.get_state()
         self._host = torch.get_rng_state(), random.getstate()
@@ -57,7 +59,7 @@ class Preserved:
 
     def draws_random_numbers(self) -> bool:
         """Whether a generator in an attribute has moved since."""
-        return any(str(get()) != str(state) for (get, _), state in zip(self._own, self._own_states))
+        return any(str(get()) != str(state) for (get, _), state in zip(self._generators, self._generator_states))
 
     def restore(self) -> None:
         """Puts everything back. Versions too, so that a backward pass from before finds what it saved."""
@@ -72,7 +74,7 @@ class Preserved:
             for name, value in before.items():
                 if name != RUNTIME and now.get(name, self) is not value:
                     now[name] = value
-        for (_, put), state in zip(self._own, self._own_states):
+        for (_, put), state in zip(self._generators, self._generator_states):
             put(state)
         self._generator.set_state(self._device_state)
         torch.set_rng_state(self._host[0])

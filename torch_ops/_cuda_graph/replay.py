@@ -48,7 +48,7 @@ class Recorded:
         given: The memory for the gradients of the outputs, None for those without one.
         mode: How the backward pass was recorded.
         written: Buffers that the forward pass writes to.
-        versioned: Those that get a new version.
+        versioned: Buffers that also get a new version.
         saved: Tensors of the module that the backward pass reads.
         is_random: Whether the forward pass draws random numbers.
         replays_forward: Whether the forward pass may be computed again although it writes to buffers.
@@ -128,8 +128,8 @@ def _copies(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
         group = [tensors[number] for number in numbers]
         # Times one keeps every bit, and is the operator that allocates and copies a whole list.
         many = len(group) > 2 and dtype.is_floating_point
-        for number, copy in zip(numbers, torch._foreach_mul(group, 1.0) if many else clones(group)):
-            result[number] = copy
+        for number, made in zip(numbers, torch._foreach_mul(group, 1.0) if many else clones(group)):
+            result[number] = made
     return result
 
 
@@ -202,7 +202,7 @@ class Call:
                     backend.generator().set_state(self._random_state)
                 with Autocast.restored(backend.device_type, step.autocast):
                     results = Results(
-                        self.function(*args, **kwargs), [aliases[id(x)] for x in self.tensors], step.own
+                        self.function(*args, **kwargs), [aliases[id(x)] for x in self.tensors], step.of_module
                     )
                 wanted = [aliases[id(self.tensors[number])] for number in step.wanted_inputs] + step.parameters
                 pairs = [(output, g) for output, g in zip(results.outputs, given) if g is not None]

@@ -22,7 +22,7 @@ class Row:
             recorded anew when they come again).
         reason: Why it was declined, or "".
         calls: All calls.
-        replays: Those that were replayed.
+        replays: The calls that were replayed.
         eager_ms, replay_ms: Milliseconds of an eager call and of a replay, forward and backward, or None.
         recording_ms: Milliseconds that observing, recording, comparing and measuring took, or None.
         bytes: Memory that was reserved for it.
@@ -62,11 +62,16 @@ class Report:
         table = [["module", "signature", "status", "calls", "replays", "eager ms", "replay ms", "MiB", "reason"]]
         for row in self.rows:
             numbers = [_number(row.eager_ms), _number(row.replay_ms), f"{row.bytes / 2**20:.0f}" if row.bytes else "-"]
-            table.append([row.module, row.signature, row.status, str(row.calls), str(row.replays), *numbers, row.reason])
+            table.append(
+                [row.module, row.signature, row.status, str(row.calls), str(row.replays), *numbers, row.reason]
+            )
         widths = [max(map(len, column)) for column in zip(*table)]
         right = range(3, 8)
         lines = (
-            "  ".join(cell.rjust(width) if i in right else cell.ljust(width) for i, (cell, width) in enumerate(zip(cells, widths)))
+            "  ".join(
+                cell.rjust(width) if i in right else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(cells, widths))
+            )
             for cells in table
         )
         return "\n".join(line.rstrip() for line in lines)
@@ -104,7 +109,16 @@ def cuda_graph_report() -> Report:
                 )
             )
         if runtime.past.calls:
-            rows.append(Row(runtime.name, "", "forgotten", "its state has changed, or it was not used", runtime.past.calls, runtime.past.replays))
+            rows.append(
+                Row(
+                    runtime.name,
+                    "",
+                    "forgotten",
+                    "its state has changed, or it was not used",
+                    runtime.past.calls,
+                    runtime.past.replays,
+                )
+            )
         for reason, calls in runtime.ways.items():
             rows.append(Row(runtime.name, "", "declined", reason, calls, 0))
     return Report(rows)

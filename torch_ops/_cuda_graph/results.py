@@ -35,14 +35,14 @@ class Results:
     Args:
         result: What the module returned.
         inputs: The tensors that it was called with.
-        own: The tensors of the module by their identities, or by those of their stand-ins.
+        of_module: The tensors of the module by their identities, or by the identities of their stand-ins.
 
     Attributes:
         outputs: The new tensors, each once.
         positions: The leaf of the result where each of them comes first.
     """
 
-    def __init__(self, result: Any, inputs: Sequence[Tensor], own: Mapping[int, Tensor]) -> None:
+    def __init__(self, result: Any, inputs: Sequence[Tensor], of_module: Mapping[int, Tensor]) -> None:
         leaves, self._tree = pytree.tree_flatten(result)
         self._is_one = len(leaves) == 1 and leaves[0] is result
         self.outputs: list[Tensor] = []
@@ -57,8 +57,8 @@ class Results:
                 self.leaves.append((_VALUE, leaf))
             elif id(leaf) in input_numbers:
                 self.leaves.append((_INPUT, input_numbers[id(leaf)]))
-            elif id(leaf) in own:
-                self.leaves.append((_VALUE, own[id(leaf)]))
+            elif id(leaf) in of_module:
+                self.leaves.append((_VALUE, of_module[id(leaf)]))
             else:
                 number = numbers.setdefault(id(leaf), len(self.outputs))
                 if number == len(self.outputs):
@@ -66,9 +66,9 @@ class Results:
                     self.positions.append(position)
                 self.leaves.append((_OUTPUT, number))
 
-    def check(self, inputs: Sequence[Tensor], own: Sequence[Tensor]) -> None:
+    def check(self, inputs: Sequence[Tensor], of_module: Sequence[Tensor]) -> None:
         """Raises Declined if copies of the new tensors would not be like them. May wait for the device."""
-        storages = {t.untyped_storage()._cdata for t in (*inputs, *own) if t.numel()}
+        storages = {t.untyped_storage()._cdata for t in (*inputs, *of_module) if t.numel()}
         for output in self.outputs:
             if not is_plain(output):
                 raise Declined(f"it returns a tensor of class {type(output).__qualname__}, or one that is not strided")
@@ -80,7 +80,7 @@ class Results:
             raise Declined("it returns tensors that share memory")
 
     def is_like(self, other: Results) -> bool:
-        """Whether two calls returned the same but for the values of tensors."""
+        """Whether two calls returned the same except for the values of tensors."""
         mine, theirs = (
             [(x.shape, x.stride(), x.dtype, x.requires_grad) for x in results.outputs] for results in (self, other)
         )
@@ -91,7 +91,8 @@ class Results:
         if self._is_one and self.leaves[0][0] == _OUTPUT:
             return outputs[0]
         leaves = [
-            outputs[value] if kind == _OUTPUT else inputs[value] if kind == _INPUT else value for kind, value in self.leaves
+            outputs[value] if kind == _OUTPUT else inputs[value] if kind == _INPUT else value
+            for kind, value in self.leaves
         ]
         return pytree.tree_unflatten(leaves, self._tree)
 

@@ -155,7 +155,9 @@ class Runtime:
             entry.watch(pytree.tree_leaves(result), others, _backend.device_type)
         return result
 
-    def _eagerly(self, reason: str, module: torch.nn.Module, forward: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _eagerly(
+        self, reason: str, module: torch.nn.Module, forward: Callable, args: tuple, kwargs: dict[str, Any]
+    ) -> Any:
         self.ways[reason] += 1
         return forward(module, *args, **kwargs)
 
@@ -200,7 +202,7 @@ class Runtime:
         return entry, arguments, recorded
 
     def _state(self, module: torch.nn.Module) -> Snapshot | str:
-        """The snapshot that describes the module as it is now."""
+        """The snapshot that describes the current state of the module."""
         for number, state in enumerate(self._states):
             if state.matches():
                 if number:
@@ -217,7 +219,9 @@ class Runtime:
             return state.problem
         is_first, latest = not self._states, self._states[:1]
         # Snapshots of replaced parameters would keep these alive.
-        for other in [other for other in self._states if not other.has_same_tensors()] + self._states[_MOST_STATES - 1 :]:
+        for other in [other for other in self._states if not other.has_same_tensors()] + self._states[
+            _MOST_STATES - 1 :
+        ]:
             self._drop_state(other)
         if not is_first:
             self._unstable += 1
@@ -239,7 +243,13 @@ class Runtime:
     # ------------------------------------------------------------ recordings
 
     def _recording(
-        self, entry: Entry, key: tuple, function: Callable, args: tuple, kwargs: dict[str, Any], tensors: Sequence[Tensor]
+        self,
+        entry: Entry,
+        key: tuple,
+        function: Callable,
+        args: tuple,
+        kwargs: dict[str, Any],
+        tensors: Sequence[Tensor],
     ) -> Recorded | None:
         """The recording that computes a call, or None if it runs eagerly this time."""
         for recorded in filter(None, entry.slots):
@@ -269,7 +279,9 @@ class Runtime:
             entry.bytes = pool.bytes - before
             if self.shared.bytes() > self.shared.limit():
                 self._free(pool)
-                raise Declined(f"its recording needs more than limit_bytes ({self.shared.limit() >> 20} MiB)", parts=False)
+                raise Declined(
+                    f"its recording needs more than limit_bytes ({self.shared.limit() >> 20} MiB)", parts=False
+                )
             entry.slots[number], entry.missed = recorded, 0
             entry.unchecked = True
         elif entry.unchecked:

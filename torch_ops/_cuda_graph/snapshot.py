@@ -105,13 +105,13 @@ class Snapshot:
             self._visit_hooks(module, name)
         self.problem = self.problem or _problem(module, name)
         computed = _computed(module)
-        own = attributes(module)
-        if computed or any(_compares_elements(value) for value in own.values()):
+        extras = attributes(module)
+        if computed or any(_compares_elements(value) for value in extras.values()):
             names = tuple(key for key in vars(module) if key not in computed | {RUNTIME})
             self._picked.append((vars(module), names))
         else:
-            self._attributes.append((name, (*_COMPARED, *own), vars(module)))
-        for key, value in own.items():
+            self._attributes.append((name, (*_COMPARED, *extras), vars(module)))
+        for key, value in extras.items():
             if key not in computed:
                 self._visit(value, f"{name}.{key}".lstrip("."), 0)
         for tensors in (module._parameters, module._buffers):
@@ -218,7 +218,12 @@ class Snapshot:
             if self._guard is not None and self._guard.check(*self.tensors):
                 return True
             return self._metadata_of_tensors() == self._metadata
-        except (RuntimeError, ValueError, TypeError, KeyError):  # values without a truth, such as arrays that replaced numbers
+        except (
+            RuntimeError,
+            ValueError,
+            TypeError,
+            KeyError,
+        ):  # values without a truth, such as arrays that replaced numbers
             return False
 
     def has_same_tensors(self) -> bool:
@@ -227,7 +232,7 @@ class Snapshot:
 
     @contextlib.contextmanager
     def with_stand_ins(self, stand_ins: Mapping[int, Tensor]) -> Iterator[None]:
-        """A block in which other tensors are in the place of parameters, by the identities of these."""
+        """A block in which other tensors replace parameters, by the identities of these."""
         replaced: list[tuple[Any, Any, Tensor]] = []
         try:
             for module in self.modules.values():

@@ -1,4 +1,4 @@
-"""A call with arguments of its own, whose forward and backward pass can be run, recorded and compared."""
+"""A call with arguments of its of_module, whose forward and backward pass can be run, recorded and compared."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ class Step:
         # stream, so it computes with stand-ins that share the memory and have no such node.
         self._stand_ins = [_stand_in(x) for x in self.parameters]
         self._by_parameter = {id(x): y for x, y in zip(self.parameters, self._stand_ins)}
-        self.own = {id(x): x for x in snapshot.tensors} | {id(y): x for x, y in zip(self.parameters, self._stand_ins)}
+        self.of_module = {id(x): x for x in snapshot.tensors} | {
+            id(y): x for x, y in zip(self.parameters, self._stand_ins)
+        }
         self._is_repeated = any(target.shape != x.shape for target, x in zip(self._targets, self.inputs))
         self.load(tensors)
 
@@ -80,7 +82,7 @@ class Step:
         """Runs the forward pass, with the parameters or with their stand-ins."""
         with Autocast.restored(self.device_type, self.autocast):
             with self.snapshot.with_stand_ins(self._by_parameter if stands_in else {}):
-                return Results(function(*self.args, **self.kwargs), self.inputs, self.own)
+                return Results(function(*self.args, **self.kwargs), self.inputs, self.of_module)
 
     def differentiable(self, results: Results) -> list[bool]:
         """For each new tensor of the result, whether it has a derivative."""

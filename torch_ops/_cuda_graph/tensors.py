@@ -28,7 +28,9 @@ def dense(tensor: Tensor) -> Tensor:
 def overlaps_itself(tensor: Tensor) -> bool:
     """Whether two indices may mean the same element. Expanded dimensions don't count."""
     reach = 0
-    for stride, size in sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride()) if size > 1 and stride):
+    for stride, size in sorted(
+        (stride, size) for size, stride in zip(tensor.shape, tensor.stride()) if size > 1 and stride
+    ):
         if stride <= reach:
             return True
         reach += (size - 1) * stride
