@@ -3,7 +3,8 @@
 ================  ====================================================================================
 file              what it holds
 ================  ====================================================================================
-``module.py``     ``cuda_graph``: the class that a module gets
+``module.py``     ``cuda_graph``
+``classes.py``    the class that a module gets
 ``runtime.py``    the decision for each call, the cache and its limits
 ``entry.py``      what is known of one signature
 ``arguments.py``  the part of a signature that arguments make

@@ -215,14 +215,14 @@ class _Trial:
             self.preserved.restore()
         recorded.given, recorded.mode = self.given, self.mode
         recorded.written, recorded.versioned, recorded.saved = self.written, self.versioned, self.saved
-        recorded.replays_forward = self._may_run_again()
+        recorded.read = self._read()
         return recorded
 
-    def _may_run_again(self) -> bool:
-        """Whether all buffers that are written to are the statistics of batch norms, which training doesn't read."""
+    def _read(self) -> list[Tensor]:
+        """The written buffers without the statistics of batch norms, which training doesn't read."""
         norms = [m for m in self.snapshot.modules.values() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
         statistics = {id(x) for module in norms for x in module._buffers.values() if module.training}
-        return all(id(x) in statistics for x in self.written)
+        return [x for x in self.written if id(x) not in statistics]
 
     def _replay_and_compare(self, recorded: Recorded, once: Values, again: Values) -> None:
         replayed = _replayed(recorded, self.given)

@@ -1,29 +1,17 @@
-"""Gives modules a class whose ``forward`` replays recordings, and takes it away again.
-
-Only the class of a module changes, as in :func:`torch_ops.convert`. Parameters, hooks, ``state_dict``, ``isinstance`` and references
-to the module stay. An attribute ``forward`` on the instance would be shared by shallow copies, such as the replicas of
-``DataParallel``, which would then compute with the parameters of the original.
-"""
+"""``cuda_graph``: the function that users call."""
 
 from __future__ import annotations
 
-import copyreg
-import functools
-import threading
-import weakref
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
+from torch_ops._cuda_graph.classes import put_back
 from torch_ops._cuda_graph.runtime import Runtime, Shared
-from torch_ops._cuda_graph.snapshot import RUNTIME
 
-__all__ = ["attach", "attach_children", "cuda_graph", "detach"]
+__all__ = ["cuda_graph"]
 
 Model = TypeVar("Model", bound=torch.nn.Module)
-_CONTAINERS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.nn.ParameterDict)
-_classes: weakref.WeakValueDictionary[type, type] = weakref.WeakValueDictionary()
-_lock = threading.Lock()
 
 
 def cuda_graph(model: Model, *, max_graphs: int = 10, limit_bytes: int | None = None, reverse: bool = False) -> Model:
@@ -71,82 +59,8 @@ def cuda_graph(model: Model, *, max_graphs: int = 10, limit_bytes: int | None = 
     if isinstance(model, torch.jit.ScriptModule):
         raise ValueError("cuda_graph: model must not be scripted: expected a module of Python, got a ScriptModule")
     for module in model.modules():
-        detach(module)
+        if (runtime := put_back(module)) is not None:
+            runtime.detach()
     if not reverse:
-        attach(model, Runtime(Shared(max_graphs, limit_bytes)))
+        Runtime(Shared(max_graphs, limit_bytes)).attach(model)
     return model
-
-
-def attach(module: torch.nn.Module, runtime: Runtime) -> None:
-    """Gives a module a class that calls the runtime."""
-    vars(module)[RUNTIME] = runtime
-    module.__class__ = _graphed(type(module))
-    runtime.attach(module)
-
-
-def attach_children(module: torch.nn.Module, shared: Shared, name: str) -> None:
-    """Attaches the next modules below that have modules themselves, the largest first."""
-
-    def size(child: torch.nn.Module) -> int:
-        return sum(1 for _ in child.modules())
-
-    found: dict[str, torch.nn.Module] = {}
-    waiting = list(module._modules.items())
-    while waiting:
-        key, child = waiting.pop()
-        if isinstance(child, _CONTAINERS):
-            waiting += [(f"{key}.{below}", grandchild) for below, grandchild in child._modules.items()]
-        elif (
-            child is not None
-            and child._modules
-            and not isinstance(child, torch.jit.ScriptModule)
-            and RUNTIME not in vars(child)
-        ):
-            found[key] = child
-    for key, child in sorted(found.items(), key=lambda pair: -size(pair[1])):
-        if RUNTIME not in vars(child):  # modules may have two names
-            attach(child, Runtime(shared, f"{name}.{key}"))
-
-
-def detach(module: torch.nn.Module) -> None:
-    """Undoes :func:`attach`."""
-    runtime = vars(module).pop(RUNTIME, None)
-    if runtime is not None:
-        runtime.detach()
-        module.__class__ = type(module)._ungraphed
-
-
-def _graphed(base: type) -> type:
-    """The subclass of a class that replays."""
-    with _lock:
-        found = _classes.get(base)
-        if found is None:
-            found = _classes[base] = _make(base)
-        return found
-
-
-def _make(base: type) -> type:
-    @functools.wraps(base.forward)
-    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return base.forward(self, *args, **kwargs)
-        runtime = vars(self).get(RUNTIME)
-        if runtime is None:
-            return base.forward(self, *args, **kwargs)
-        return runtime.call(self, base.forward, args, kwargs)
-
-    def __reduce_ex__(self: Any, protocol: int) -> Any:
-        reduced = base.__reduce_ex__(self, protocol)
-        if isinstance(reduced, tuple) and reduced[0] is copyreg.__newobj__ and reduced[1][:1] == (type(self),):
-            return (_new, (base, *reduced[1][1:]), *reduced[2:])
-        return reduced
-
-    members = {"forward": forward, "__reduce_ex__": __reduce_ex__, "_ungraphed": base}
-    members |= {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
-    return type(base)(base.__name__, (base,), members)
-
-
-def _new(base: type, *args: Any) -> Any:
-    """A copy or a pickle, before it has its state."""
-    graphed = _graphed(base)
-    return graphed.__new__(graphed, *args)

@@ -51,7 +51,7 @@ class Recorded:
         versioned: Buffers that also get a new version.
         saved: Tensors of the module that the backward pass reads.
         is_random: Whether the forward pass draws random numbers.
-        replays_forward: Whether the forward pass may be computed again although it writes to buffers.
+        read: Those that the forward pass may also read, so that computing it again needs their values from before.
         surprised: Whether a backward pass came that the recording can't do.
         seen_mode: How that backward pass was called, if a recording could do it.
     """
@@ -79,7 +79,7 @@ class Recorded:
         self.versioned: list[Tensor] = []
         self.saved: list[Tensor] = []
         self.is_random = is_random
-        self.replays_forward = True
+        self.read: list[Tensor] = []
         self.surprised = False
         self.seen_mode: BackwardMode | None = None
 
@@ -148,6 +148,7 @@ class Call:
         self.saved_version = 0
         self._versions: list[int] | None = None
         self._random_state = recorded.backend.generator().get_state() if recorded.is_random else None
+        self._buffers = clones([x.detach() for x in recorded.read])
         recorded.pool.wait_for(self)
 
     def note_versions(self) -> None:
@@ -184,11 +185,6 @@ class Call:
             raise RuntimeError(_MODIFIED.format("an argument or a parameter"))
         if not step.snapshot.matches():
             raise RuntimeError(_MODIFIED.format("an attribute of the module, or where its parameters are,"))
-        if not recorded.replays_forward:
-            raise RuntimeError(
-                "torch_ops.cuda_graph: this backward pass (retain_graph, create_graph, or gradients of other results than before) would"
-                " compute the forward pass again, which writes to buffers that it reads: call the module without torch_ops.cuda_graph"
-            )
         creates = torch.is_grad_enabled()
         modules = list(step.snapshot.modules.values())
         preserved = Preserved(modules, recorded.written, backend)
@@ -198,6 +194,8 @@ class Call:
             with torch.enable_grad(), local.eager(), hooks_off(step.parameters):
                 aliases = {key: x.view_as(x) if x.requires_grad else x for key, x in inputs.items()}
                 args, kwargs = with_tensors((self.args, self.kwargs), lambda tensor: aliases[id(tensor)])
+                for buffer, value in zip(recorded.read, self._buffers):
+                    buffer.data.copy_(value)
                 if self._random_state is not None:
                     backend.generator().set_state(self._random_state)
                 with Autocast.restored(backend.device_type, step.autocast):

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from torch_ops._cuda_graph import ambient, capture, local
 from torch_ops._cuda_graph.arguments import Arguments, NotSupported
 from torch_ops._cuda_graph.backend import Backend, Cuda, Pool
+from torch_ops._cuda_graph.classes import exchange, parts
 from torch_ops._cuda_graph.entry import Entry, Past
 from torch_ops._cuda_graph.replay import Recorded
 from torch_ops._cuda_graph.results import Declined
@@ -103,6 +104,10 @@ class Runtime:
 
     def attach(self, module: torch.nn.Module) -> None:
         """Makes this the runtime of a module. It ends with the module."""
+        exchange(module, self)
+        self._belong_to(module)
+
+    def _belong_to(self, module: torch.nn.Module) -> None:
         self._owner = weakref.ref(module)
         self.name = self.name or type(module).__name__
         # The dicts of the module refer to this object, and snapshots to the dicts. Without this, both would wait for the collector.
@@ -167,7 +172,7 @@ class Runtime:
         """The entry of a call and its recording, or why it has none."""
         self._calls += 1
         if self._owner is None or self._owner() is None:
-            self.attach(module)
+            self._belong_to(module)  # a copy, or a pickle
         elif self._owner() is not module:
             return "a shallow copy of the module"
         first = next(module.parameters(), None)
@@ -257,7 +262,7 @@ class Runtime:
                 entry.relearn(recorded)
                 self.shared.trim()
                 return None
-        number, pool = self._free_pool(key)
+        number, pool = self._free_pool(entry, key)
         if pool is None:
             entry.no_slot += 1
             return None
@@ -283,6 +288,7 @@ class Runtime:
                     f"its recording needs more than limit_bytes ({self.shared.limit() >> 20} MiB)", parts=False
                 )
             entry.slots[number], entry.missed = recorded, 0
+            self.shared.trim()
             entry.unchecked = True
         elif entry.unchecked:
             entry.unchecked = False
@@ -290,14 +296,15 @@ class Runtime:
                 raise Declined(f"a later replay differs: {problem}")
         return recorded
 
-    def _free_pool(self, key: tuple) -> tuple[int, Pool | None]:
+    def _free_pool(self, entry: Entry, key: tuple) -> tuple[int, Pool | None]:
         """A pool that no backward pass needs, and its number. Modules share pools where no backward pass follows."""
         modes = key[1]
         device, stream = modes[3], modes[4]
         if not modes[0] or modes[1]:
             return 0, self.shared.pool((device, stream))
         for number in range(_SLOTS):
-            pool = self.shared.pool((device, stream, id(self), number))
+            recorded = entry.slots[number]
+            pool = recorded.pool if recorded is not None else self.shared.pool((device, stream, self.number, number))
             if not pool.waits():
                 return number, pool
         return 0, None
@@ -309,7 +316,6 @@ class Runtime:
                 entry.evict()
                 self._evictions += 1
                 break
-        self.shared.trim()
 
     def _free(self, pool: Pool) -> None:
         """Drops all recordings of a pool, because its memory comes back only as a whole."""
@@ -332,6 +338,5 @@ class Runtime:
         """Lets the modules below have recordings of their own."""
         if not self._has_parts:
             self._has_parts = True
-            from torch_ops._cuda_graph.module import attach_children
-
-            attach_children(module, self.shared, self.name)
+            for key, part in parts(module).items():
+                Runtime(self.shared, f"{self.name}.{key}").attach(part)
