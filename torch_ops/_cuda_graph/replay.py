@@ -51,7 +51,7 @@ class Recorded:
         versioned: Buffers that also get a new version.
         saved: Tensors of the module that the backward pass reads.
         is_random: Whether the forward pass draws random numbers.
-        read: Those that the forward pass may also read, so that computing it again needs their values from before.
+        read: The written buffers that the forward pass may also read, so that computing it again needs their values from before.
         surprised: Whether a backward pass came that the recording can't do.
         seen_mode: How that backward pass was called, if a recording could do it.
     """
