@@ -11,10 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_ops
 from torch_ops._cuda_graph import capture, local, runtime
 from torch_ops._cuda_graph.backend import Cuda, Pool
+from torch_ops._cuda_graph.observe import waits_for_values
 from torch_ops._cuda_graph.snapshot import RUNTIME
 from torch_ops._cuda_graph.tensors import clones, dense
 
@@ -39,6 +41,15 @@ class Again:
             for mine, other in zip(self.results, new, strict=True):
                 if mine is not None:
                     dense(mine).copy_(dense(other))
+
+
+class Strict(TorchDispatchMode):
+    """Nothing may wait for values, as while a CUDA graph is recorded."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if waits_for_values(func, args, kwargs or {}):
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return func(*args, **(kwargs or {}))
 
 
 class Fake:
@@ -72,7 +83,9 @@ class Fake:
         if self.errors and (error := self.errors.pop(0)) is not None:
             raise error
         self.recordings += 1
-        results = [x if x is None else clones([x.detach()])[0] for x in function()]
+        with Strict():
+            first = function()
+        results = [x if x is None else clones([x.detach()])[0] for x in first]
         pool.bytes += sum(x.nbytes for x in results if x is not None)
         return Again(function, results, pool), results
 

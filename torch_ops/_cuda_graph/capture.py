@@ -133,6 +133,7 @@ class _Trial:
             gradients = self._gradients(results)
         if observer.reason:
             raise Declined(observer.reason)
+        self.reads = observer.reads
         if [x._version for x in step.inputs] != inputs:
             raise Declined("it writes to an argument")
         written = {id(x) for x in (*self.written, *self.versioned)}
@@ -210,7 +211,8 @@ class _Trial:
             raise
         except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
             line = str(error).strip().partition("\n")[0]
-            raise Declined(f"recording failed: {type(error).__name__}: {line[:200]}") from None
+            reads = f"the host reads values of a tensor ({self.reads}); " if self.reads else ""
+            raise Declined(f"{reads}recording failed: {type(error).__name__}: {line[:200]}") from None
         finally:
             self.preserved.restore()
         recorded.given, recorded.mode = self.given, self.mode

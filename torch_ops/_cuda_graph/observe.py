@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Observer"]
+__all__ = ["Observer", "waits_for_values"]
 
 _BY_VALUE = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 _COMMUNICATION = ("c10d", "_c10d_functional", "c10d_functional")
@@ -28,6 +28,7 @@ class Observer(TorchDispatchMode):
 
     Attributes:
         reason: Why a recording would be wrong, or "".
+        reads: An operator whose result the host waits for, or "". Recording it fails, unless the module does without it then.
         operators: The number of operators.
         overwritten: The parameters that were written to, with their values before.
         saved: The tensors of the module that a backward pass needs with their values. Filled inside of :meth:`saving`.
@@ -35,7 +36,8 @@ class Observer(TorchDispatchMode):
 
     def __init__(self, device_type: str, inputs: Iterable[Tensor], of_module: Iterable[Tensor]) -> None:
         super().__init__()
-        self.reason, self.operators = "", 0
+        self.reason = self.reads = ""
+        self.operators = 0
         self.saved: dict[int, Tensor] = {}
         self.overwritten: list[tuple[Tensor, Tensor]] = []
         self._device_type = device_type
@@ -98,8 +100,8 @@ class Observer(TorchDispatchMode):
         if func.namespace in _COMMUNICATION:
             return f"it communicates with other processes ({name})"
         on_device = [x for x in given if x.device.type == self._device_type]
-        if on_device and any(tag in func.tags for tag in _BY_VALUE) and not _is_plain_index(func, args, kwargs):
-            return f"the host reads values of a tensor ({name})"
+        if on_device and waits_for_values(func, args, kwargs):
+            self.reads = self.reads or name
         for tensor in given:
             is_new = _storage(tensor) not in self._known
             if is_new and tensor.device.type == self._device_type:
@@ -118,8 +120,10 @@ def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _is_plain_index(func: Any, args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether the size of a result is known without values: an index of integers, or a size that was given."""
+def waits_for_values(func: Any, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether the host needs values of tensors for the result of an operator, or for its size."""
+    if not any(tag in func.tags for tag in _BY_VALUE):
+        return False
     if func is torch.ops.aten.index.Tensor:
-        return all(index is None or index.dtype not in (torch.bool, torch.uint8) for index in args[1])
-    return kwargs.get("output_size") is not None
+        return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
+    return kwargs.get("output_size") is None
