@@ -26,6 +26,7 @@ _REPORTED: tuple[str, ...] = tuple(_ops._override_operators())
 _OPERATORS: tuple[str, ...] = tuple(name for name in _REPORTED if name != _MATMUL)
 _REASONS: tuple[str, ...] = tuple(_ops._override_reasons())
 _uses: Counter[str] = Counter()
+_counting = threading.Lock()
 _active: tuple[str, ...] = ()  # what is replaced now, for recordings of calls
 
 
@@ -196,9 +197,10 @@ def override_report(*, reset: bool = False) -> Report:
 def _count(names: Iterable[str], by: int) -> None:
     """Notes that a use of operators began or ended."""
     global _active
-    for name in names:
-        _uses[name] += by
-    _active = tuple(name for name in _REPORTED if _uses[name])
+    with _counting:
+        for name in names:
+            _uses[name] += by
+        _active = tuple(name for name in _REPORTED if _uses[name])
 
 
 def _forget_dispatch(names: Iterable[str]) -> None:

@@ -13,6 +13,8 @@ import torch_ops
 
 from .support import Pair, each_device, on_cpu, on_cuda, reasons, recording, replays, runtime_of
 
+pytestmark = pytest.mark.torch_version
+
 
 def net() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 8))
@@ -281,6 +283,7 @@ def test_distributed_data_parallel(device, tmp_path):
 
 
 @on_cuda
+@pytest.mark.alone
 def test_times_are_reported_and_slow_recordings_are_dropped(device):
     """Without a fake limit: a deep stack of small layers is faster as a graph, one product of large matrices is not slower."""
     deep = torch_ops.cuda_graph(nn.Sequential(*[nn.Linear(32, 32) for _ in range(50)]).to(device))

@@ -11,6 +11,8 @@ import torch_ops
 
 from .support import Pair, each_device, on_cpu, recording, runtime_of, same
 
+pytestmark = pytest.mark.torch_version
+
 
 class Net(nn.Module):
     """Two linear layers around a function whose derivative needs values."""

@@ -19,6 +19,8 @@ from ..support.overriding import override
 from ..support.runtime import deterministic_algorithms
 from .support import Pair, each_device, on_cpu, on_cuda, recording, replays, runtime_of
 
+pytestmark = pytest.mark.torch_version
+
 Point = collections.namedtuple("Point", "x y")
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import random
 
+import pytest
 import torch
 from torch import nn
 
 from .support import Pair, each_device, recording
+
+pytestmark = pytest.mark.torch_version
 
 CALLS = int(os.environ.get("GPUOPT_CUDA_GRAPH_CALLS", "0"))
 SEED = int(os.environ.get("GPUOPT_CUDA_GRAPH_SEED", "0"))

@@ -14,6 +14,8 @@ import torch_ops
 
 from .support import Pair, each_device, on_cuda, reasons, recording, replays, runtime_of
 
+pytestmark = pytest.mark.torch_version
+
 
 def train(x, **zero):
     def step(module):

@@ -16,6 +16,8 @@ import torch_ops
 
 from .support import Pair, each_device, on_cpu, on_cuda, reasons, recording, replays, runtime_of
 
+pytestmark = pytest.mark.torch_version
+
 
 def mlp(width: int = 8) -> nn.Module:
     return nn.Sequential(nn.Linear(width, 16), nn.ReLU(), nn.Linear(16, width))
