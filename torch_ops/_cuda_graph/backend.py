@@ -78,6 +78,7 @@ class Cuda:
 
     def __init__(self) -> None:
         self._streams: dict[tuple[int, int], torch.cuda.Stream] = {}
+        self._failed: list[torch.cuda.CUDAGraph] = []
 
     def is_ready(self) -> bool:
         """Whether any tensor can be on the device."""
@@ -153,6 +154,8 @@ class Cuda:
                 torch._C._cuda_releasePool(pool.device.index, pool.handle)
         graph.reset()
         if not ended:
+            # The allocator of pinned memory can't be told, and asks the graph later whether it is recorded.
+            self._failed.append(graph)
             self._repair_generator()
 
     def _repair_generator(self) -> None:
