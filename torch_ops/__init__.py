@@ -13,6 +13,7 @@ from torch_ops import compat as compat  # noqa: E402
 from torch_ops import ladder as ladder  # noqa: E402
 from torch_ops import nn as nn  # noqa: E402
 from torch_ops import ops as ops  # noqa: E402
+from torch_ops._cuda_graph import cuda_graph, cuda_graph_report  # noqa: E402
 from torch_ops.conv1d import (  # noqa: E402
     causal_conv1d,
     causal_conv1d_update,
@@ -65,6 +66,8 @@ __all__ = [
     "conv_transpose1d",
     "convert",
     "convolve",
+    "cuda_graph",
+    "cuda_graph_report",
     "cumsum",
     "cumsum_",
     "dot",

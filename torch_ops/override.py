@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -24,6 +25,9 @@ _MATMUL = "matmul"  # replaced on request alone
 _REPORTED: tuple[str, ...] = tuple(_ops._override_operators())
 _OPERATORS: tuple[str, ...] = tuple(name for name in _REPORTED if name != _MATMUL)
 _REASONS: tuple[str, ...] = tuple(_ops._override_reasons())
+_uses: Counter[str] = Counter()
+_counting = threading.Lock()
+_active: tuple[str, ...] = ()  # what is replaced now, for recordings of calls
 
 
 class override(contextlib.ContextDecorator):
@@ -103,6 +107,7 @@ class override(contextlib.ContextDecorator):
                 _ops._override_disable(self._names)
                 raise
             self._uses += 1
+            _count(self._names, 1)
         return self
 
     def disable(self) -> None:
@@ -118,6 +123,7 @@ class override(contextlib.ContextDecorator):
             _graph.end(self._names, self._key, self._always)
             _ops._override_disable(self._names)
             _forget_dispatch(self._names)
+            _count(self._names, -1)
 
     def __enter__(self) -> override:
         return self.enable()
@@ -186,6 +192,15 @@ def override_report(*, reset: bool = False) -> Report:
     if reset:
         _ops._override_reset()
     return Report(calls)
+
+
+def _count(names: Iterable[str], by: int) -> None:
+    """Notes that a use of operators began or ended."""
+    global _active
+    with _counting:
+        for name in names:
+            _uses[name] += by
+        _active = tuple(name for name in _REPORTED if _uses[name])
 
 
 def _forget_dispatch(names: Iterable[str]) -> None:

@@ -1,8 +1,9 @@
-"""Measures real architectures with and without gpuopt: ``torch_ops.override()``, eagerly and under torch.compile, and layouts.
+"""Measures real architectures with and without gpuopt: ``torch_ops.override()``, torch.compile, layouts and CUDA graphs.
 
     python -m benchmarks models                          every model
     python -m benchmarks models gcn dlrm --modes eager   some models, one mode
     python -m benchmarks models --modes layout           models that convolve signals, with channels-last stacks
+    python -m benchmarks models --modes graph            every model as CUDA graphs
     python -m benchmarks models --list                   the models, and the packages that are missing
     python -m benchmarks models --dry                    every model in tiny sizes on the CPU: builds it and does a step
     python -m benchmarks models --part 0/2               half of the models, for one of two machines; --merge joins the results

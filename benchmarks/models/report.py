@@ -8,7 +8,7 @@ from importlib import metadata
 
 from benchmarks.harness.report import cell, duration
 from benchmarks.models import zoo
-from benchmarks.models.run import AGAIN, BASELINE, DTYPES, LAYERS, MODES, OURS, PASSES
+from benchmarks.models.run import AGAIN, BASELINE, DTYPES, GRAPH, LAYERS, MODES, OURS, PASSES
 
 LEAST_SHARE = 0.04  # smaller shares of the GPU time are not listed
 NOT_MEASURED = "Not measured yet."
@@ -90,6 +90,8 @@ def line(row: dict) -> str:
         parts.append(f"ratio {wall:.2f}")
     if (wall := ratio(row, "ms", LAYERS)) is not None:
         parts.append(f"of layers {wall:.2f}")
+    if (wall := ratio(row, "ms", GRAPH)) is not None:
+        parts.append(f"of PyTorch's graph {wall:.2f}")
     return " ".join(parts + ([f"({row['note']})"] if row["note"] else []))
 
 
@@ -123,6 +125,20 @@ def times(rows: list[dict], mode: str) -> str:
             ratios = ratio(row, "ms"), ratio(row, "ms", AGAIN), ratio(row, "gpu_ms")
             cells += [change(row, "ms", duration), *(cell(found, ".2f") for found in ratios)]
         lines.append(cells)
+    return table(header, lines) if lines else NOT_MEASURED
+
+
+def graphs(rows: list[dict]) -> str:
+    """Eager PyTorch and CUDA graphs, without and with override, and what was not recorded."""
+    header = ["model", "pass", "dtype", "ms a step", "ratio", "PyTorch's graph", "A/A", "not recorded"]
+    lines = []
+    for (title, name), of_dtype in grouped(rows, "graph").items():
+        for dtype, row in of_dtype.items():
+            recorded = row["contenders"].get(OURS, {}).get("graphs", [])
+            reasons = dict.fromkeys(found["reason"] for found in recorded if found["reason"])
+            ratios = ratio(row, "ms"), ratio(row, "ms", GRAPH), ratio(row, "ms", AGAIN)
+            numbers = [change(row, "ms", duration), *(cell(found, ".2f") for found in ratios)]
+            lines.append([title, name, dtype, *numbers, "; ".join(reasons) or "-"])
     return table(header, lines) if lines else NOT_MEASURED
 
 
@@ -229,5 +245,6 @@ def layouts(result: dict) -> str:
 
 def text(result: dict) -> str:
     """Everything, for the terminal."""
-    made = parts(result) | {"layouts": layouts(result), "layers": layers(ordered(result["rows"]))}
+    rows = ordered(result["rows"])
+    made = parts(result) | {"layouts": layouts(result), "layers": layers(rows), "graphs": graphs(rows)}
     return "\n\n".join(f"{name}\n{part}" for name, part in made.items())

@@ -7,6 +7,7 @@ eager      ``torch_ops.override()``
 compiled   the same, both under torch.compile
 layout     a copy after ``torch_ops.convert(model, layout="channels_last")``, without override; models that convolve signals.
            Its layers have chosen by its inputs, and its weights are stored in their layouts
+graph      copies after ``torch_ops.cuda_graph(model)``: one with PyTorch's kernels, and gpuopt's with override
 =========  ==================================================================================================
 
 Models of PyTorch Geometric also run with ``torch_ops.compat.install("torch_geometric")`` in eager mode, without override.
@@ -34,11 +35,12 @@ from benchmarks.models import profile as model_profile
 from benchmarks.models.zoo import Model, Task
 
 BASELINE, OURS, LAYERS = "PyTorch", "gpuopt", "gpuopt layers"
+GRAPH = "PyTorch graph"  # PyTorch's kernels, in mode "graph"
 AGAIN = "PyTorch again"  # the baseline a second time: its ratio is the noise of the others
-MODES, PASSES = ("eager", "compiled", "layout"), ("training", "inference")
+MODES, PASSES = ("eager", "compiled", "layout", "graph"), ("training", "inference")
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 ROUND_S = 0.05  # a round has about this many seconds of steps, so that the synchronisation weighs little
-WARM_UPS = 3
+WARM_UPS = {"graph": 5}  # the second call is recorded, the third one compared
 NO_OVERRIDE = "this torch_ops has no override(), so there is nothing to compare with PyTorch"
 
 Context = Callable[[], contextlib.AbstractContextManager]
@@ -117,6 +119,26 @@ def in_chosen_layouts(task: Task, training: bool) -> Task:
     with torch.set_grad_enabled(training):
         torch_ops.convert(ours.module, layout="channels_last", store_weights=True, example=ours.inputs)
     return ours
+
+
+def task_of(name: str, task: Task, mode: str, training: bool) -> Task:
+    """The task of a contender: a changed copy where the mode has one."""
+    if mode == "layout" and name == OURS:
+        return in_chosen_layouts(task, training)
+    if mode == "graph" and name != BASELINE:
+        import torch_ops
+
+        task.module.zero_grad(set_to_none=True)  # a copy would have the gradients too
+        task = copy.deepcopy(task)
+        torch_ops.cuda_graph(task.module)
+    return task
+
+
+def recordings(task: Task) -> list[dict]:
+    """The rows of ``torch_ops.cuda_graph_report()`` of the last task."""
+    import torch_ops
+
+    return [dataclasses.asdict(row) for row in torch_ops.cuda_graph_report().rows]
 
 
 # ---------------------------------------------------------------- float64
@@ -218,7 +240,7 @@ def measure(
     seconds: float,
     save: Callable[[dict], None],
 ) -> dict:
-    """One row. ``save(row)`` is called after the times, and again when errors are known. In mode "layout", gpuopt has its own task."""
+    """One row. ``save(row)`` is called after the times, and again when errors are known. In modes "layout" and "graph", gpuopt has its own task."""
     device = task.inputs[0].device.type
     row = {
         "model": model.name,
@@ -236,12 +258,13 @@ def measure(
         entry = row["contenders"][name] = {"status": "ok"}
         try:
             torch._dynamo.utils.counters.clear()
-            task_in_layout = in_chosen_layouts(task, training) if mode == "layout" and name == OURS else task
-            step = Step(task_in_layout, training, mode == "compiled", name)
+            step = Step(task_of(name, task, mode, training), training, mode == "compiled", name)
             with context():
-                for _ in range(WARM_UPS):
+                for _ in range(WARM_UPS.get(mode, 3)):
                     step()
                 synchronize(device)
+            if mode == "graph" and name != BASELINE:
+                entry["graphs"] = recordings(step.task)
             if mode == "compiled":
                 entry["graph_breaks"] = sum(torch._dynamo.utils.counters["graph_break"].values())
             steps[name] = step, context
@@ -312,6 +335,8 @@ def run(
                 task = copy.deepcopy(base).to(device, DTYPES[dtype])
                 if mode == "layout":
                     options["contexts"] = {BASELINE: contextlib.nullcontext, OURS: contextlib.nullcontext}
+                elif mode == "graph" and OURS in options["contexts"]:
+                    options["contexts"] = {GRAPH: contextlib.nullcontext, **options["contexts"]}
                 rows.append(measure(model, task, mode, dtype, name == "training", **options))
                 del task
                 if device == "cuda":

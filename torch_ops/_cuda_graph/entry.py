@@ -1,0 +1,141 @@
+"""One signature of a module: what is known of it, and its recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_ops._cuda_graph.ambient import Autocast
+from torch_ops._cuda_graph.capture import Measured
+from torch_ops._cuda_graph.replay import Recorded
+from torch_ops._cuda_graph.snapshot import Snapshot
+from torch_ops._cuda_graph.step import BackwardMode
+
+__all__ = ["Entry", "Past"]
+
+_MOST_SURPRISES = 2  # recordings whose backward pass was called in another way
+
+
+class Entry:
+    """A signature.
+
+    Args:
+        shapes: Its tensors, for people.
+        training: Whether the module trains.
+        modes: The key of :mod:`ambient`.
+        snapshot: The state of the module.
+    """
+
+    def __init__(self, shapes: str, training: bool, modes: tuple, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        gradients, inference, autocast = modes[:3]
+        words = [shapes, "train" if training else "eval", *(["no grad"] if inference or not gradients else [])]
+        self.name = ", ".join(words + ([f"autocast {str(autocast[0])[6:]}"] if autocast else []))
+        self.calls = self.replays = self.missed = self.no_slot = self.bytes = 0
+        self.slots: list[Recorded | None] = [None, None]
+        self.reason = ""
+        self.unchecked = False  # whether no replay on other arguments was compared yet
+        self.measured: Measured | None = None
+        self._outputs: list[int] | None = None
+        self._given: set[int] = set()
+        self._inner: dict[int, set[int]] = {}
+        self._mode: BackwardMode | None = None
+        self._autocast: Hashable = None
+        self._surprises = 0
+
+    def watch(self, leaves: Sequence[Any], others: Sequence[Tensor], device_type: str) -> None:
+        """Notes which results of an eager call get gradients, so that the backward pass is recorded for these.
+
+        Args:
+            leaves: The results.
+            others: Tensors that are no new results: arguments, and tensors of the module.
+            device_type: The device whose autocast counts.
+        """
+        if not torch.is_grad_enabled():
+            return
+        no_results = set(map(id, others))
+        distinct: dict[int, Tensor] = {}
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and id(leaf) not in no_results:
+                distinct.setdefault(id(leaf), leaf)
+        self._outputs = list(range(len(distinct)))
+        self._inner = _inner(list(distinct.values()))
+        for number, leaf in enumerate(distinct.values()):
+            if leaf.requires_grad and not leaf.is_leaf:
+
+                def note(gradient: Tensor | None, number: int = number) -> None:
+                    if gradient is not None:
+                        self._given.add(number)
+                        self._autocast = Autocast.key(device_type)
+
+                leaf.register_hook(note)
+
+    def mode(self) -> BackwardMode:
+        """How the next backward pass is likely to be called."""
+        if self._mode is not None:
+            return self._mode
+        if not self._given or self._outputs is None:
+            return BackwardMode()
+        # Gradients of a loss flow through logits that were returned beside it, although nobody gave them one.
+        given = {number for number in self._given if not self._inner.get(number, set()) & self._given}
+        return BackwardMode(tuple(number in given for number in self._outputs), self._autocast)
+
+    def relearn(self, recorded: Recorded) -> None:
+        """Drops recordings whose backward pass was called in another way, and remembers which."""
+        self.evict()
+        self._surprises += 1
+        self._mode = recorded.seen_mode
+        self.missed = 1
+        if self._mode is None:
+            self.decline("its backward pass keeps the graph, or is differentiated (retain_graph, create_graph)")
+        elif self._surprises > _MOST_SURPRISES:
+            self.decline(
+                "its backward pass is called in several ways: with gradients of other results, or another autocast"
+            )
+
+    def evict(self) -> None:
+        self.slots, self.missed, self.bytes = [None, None], 0, 0
+
+    def decline(self, reason: str) -> None:
+        self.evict()
+        self.reason = reason
+
+    def status(self) -> str:
+        """In one word, what becomes of calls."""
+        return "declined" if self.reason else "recorded" if any(self.slots) else "eager"
+
+
+class Past:
+    """The calls of signatures that are forgotten."""
+
+    def __init__(self) -> None:
+        self.calls = self.replays = 0
+
+    def add(self, entry: Entry) -> None:
+        self.calls += entry.calls
+        self.replays += entry.replays
+
+
+def _inner(outputs: Sequence[Tensor]) -> dict[int, set[int]]:
+    """For each output from which others are computed, which these are."""
+    numbers: dict[Any, list[int]] = {}
+    for number, output in enumerate(outputs):
+        if output.grad_fn is not None:
+            numbers.setdefault(output.grad_fn, []).append(number)
+    found: dict[int, set[int]] = {}
+    if len(numbers) < 2:
+        return found
+    for root, of_root in numbers.items():
+        seen, waiting = {root}, [root]
+        while waiting:
+            for node, _ in waiting.pop().next_functions:
+                if node is not None and node not in seen:
+                    seen.add(node)
+                    waiting.append(node)
+        for node in (seen & numbers.keys()) - {root}:
+            for number in numbers[node]:
+                found.setdefault(number, set()).update(of_root)
+    return found
