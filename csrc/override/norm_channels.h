@@ -1,4 +1,4 @@
-// Group norm, batch norm in training, and their gradients. F.instance_norm calls batch norm, with
+// Group norm and batch norm, and their gradients. F.instance_norm calls batch norm, with
 // the channels of all samples as the channels of one.
 //
 // F.batch_norm calls cuDNN for float32, and for float16 with float32 weights. cuDNN's passes share
@@ -185,24 +185,29 @@ struct NativeBatchNorm {
   using Aten = at::_ops::native_batch_norm;
   static constexpr Operator kOperator = operator_named("native_batch_norm");
 
-  // Nobody has measured an evaluation.
   static Reason decide(const Tensor& input, const TensorOption& weight, const TensorOption& bias,
                        const TensorOption& running_mean, const TensorOption& running_var,
                        bool training, double, double) {
-    if (!training) return Reason::kNotMeasured;
     const auto is_supported = [&] {
-      return are_running(running_mean, running_var) &&
+      return are_running(running_mean, running_var) && (training || is_given(running_mean)) &&
              are_parameters(input, /*may_be_wide=*/true,
                             {&weight, &bias, &running_mean, &running_var});
     };
-    return decide_channel_norm(
-        batch_norm_call(input), is_supported,
-        [](const policy::ChannelNorm& norm) { return policy::batch_norm(norm, false); });
+    return decide_channel_norm(batch_norm_call(input), is_supported,
+                               [&](const policy::ChannelNorm& norm) {
+                                 return training ? policy::batch_norm(norm, /*is_backward=*/false)
+                                                 : policy::batch_norm_evaluation(norm);
+                               });
   }
   static ChannelNormResult run(c10::DispatchKeySet key, const Tensor& input,
                                const TensorOption& weight, const TensorOption& bias,
                                const TensorOption& running_mean, const TensorOption& running_var,
-                               bool, double momentum, double eps) {
+                               bool training, double momentum, double eps) {
+    if (!training) {
+      const auto [out, mean, rstd, variance] = redispatch(
+          norm::BatchNormChannels{input, weight, bias, running_mean, running_var, eps}, key);
+      return {out, mean, rstd};
+    }
     return redispatch(
         norm::BatchNormTraining{input, weight, bias, running_mean, running_var, momentum, eps},
         key);
@@ -274,16 +279,15 @@ struct CudnnBatchNorm {
   static Reason decide(const Tensor& input, const Tensor& weight, const TensorOption& bias,
                        const TensorOption& running_mean, const TensorOption& running_var,
                        bool training, double, double) {
-    if (!training) return Reason::kNotMeasured;
     const auto is_supported = [&] {
       const TensorOption given = weight;
       return is_given(bias) && weight.is_contiguous() && bias->is_contiguous() &&
-             are_running(running_mean, running_var) &&
+             are_running(running_mean, running_var) && (training || is_given(running_mean)) &&
              are_parameters(input, /*may_be_wide=*/true,
                             {&given, &bias, &running_mean, &running_var});
     };
     return decide_channel_norm(cudnn_norm_call(input, weight), is_supported,
-                               policy::cudnn_batch_norm);
+                               training ? policy::cudnn_batch_norm : policy::batch_norm_evaluation);
   }
   static CudnnNormResult run(c10::DispatchKeySet key, const Tensor& input, const Tensor& weight,
                              const TensorOption& bias, const TensorOption& running_mean,
@@ -291,7 +295,10 @@ struct CudnnBatchNorm {
                              double eps) {
     const auto [out, mean, rstd] = NativeBatchNorm::run(key, input, weight, bias, running_mean,
                                                         running_var, training, momentum, eps);
-    return {out, mean, rstd, at::empty({0}, input.options().dtype(at::kByte))};
+    const Tensor reserve = at::empty({0}, input.options().dtype(at::kByte));
+    if (training) return {out, mean, rstd, reserve};
+    const Tensor none = at::empty({0}, mean.options());
+    return {out, none, none.clone(), reserve};
   }
 };
 

@@ -214,8 +214,8 @@ inline Reason norm_backward(const NormRows& rows, bool wants_both) {
   return is_faster ? Reason::kTaken : Reason::kAtenIsFaster;
 }
 
-// A group norm, or a batch norm in training. A plane is a channel of a sample. Measured on an H200
-// with float32 and bfloat16.
+// A group norm or a batch norm. A plane is a channel of a sample. Measured on an H200
+// with float32, bfloat16 and, for batch norms, float16.
 struct ChannelNorm {
   int64_t values = 0, channels = 0;
   int64_t plane = 0, item = 0;    // values of a plane, and bytes of a value
@@ -241,10 +241,9 @@ inline Reason group_norm(const ChannelNorm& norm) {
   return norm.is_measured() ? Reason::kTaken : Reason::kNotMeasured;
 }
 
-// Planes are 1.08 to 10.6 times as fast as in ATen, and short ones 0.96 to 0.99 times, except for
-// results of half types (2.7). With channels innermost, results of half types are 1.49 to 2.7 times
-// as fast, and gradients of few channels 1.48 to 1.52 times. The others are 0.83 to 1.21 times as
-// fast.
+// Planes are 1.08 to 10.6 times as fast as in ATen, and short ones 0.92 to 1.0 times, except for
+// results of bfloat16 (2.6). With channels innermost, results of bfloat16 are 1.5 to 2.8 times as
+// fast, and gradients of few channels 1.48 to 1.52 times. The others are 0.7 to 1.21 times as fast.
 inline Reason batch_norm(const ChannelNorm& norm, bool is_backward) {
   if (norm.values < kSmallestChannelNorm) return Reason::kSize;
   if (!norm.is_measured()) return Reason::kNotMeasured;
@@ -255,10 +254,21 @@ inline Reason batch_norm(const ChannelNorm& norm, bool is_backward) {
   return is_faster ? Reason::kTaken : Reason::kAtenIsFaster;
 }
 
-// cuDNN's. A forward pass decides as its backward pass does. Nobody has measured half types.
+// 1.26 to 18 times ATen's and cuDNN's speed.
+inline Reason batch_norm_evaluation(const ChannelNorm& norm) {
+  if (norm.values < kSmallestChannelNorm) return Reason::kSize;
+  return norm.is_measured() ? Reason::kTaken : Reason::kNotMeasured;
+}
+
+// cuDNN is as fast for shorter planes of float16, and for fewer values.
+constexpr int64_t kLongPlane = 1 << 11, kManyValues = 1 << 22;
+
+// cuDNN's. A forward pass decides as its backward pass does.
 inline Reason cudnn_batch_norm(const ChannelNorm& norm) {
-  if (norm.item == 2) return Reason::kNotMeasured;
-  return batch_norm(norm, /*is_backward=*/true);
+  const Reason reason = batch_norm(norm, /*is_backward=*/true);
+  const bool is_slower = norm.item == 2 && (norm.is_channels_last || norm.plane < kLongPlane ||
+                                            norm.values < kManyValues);
+  return reason == Reason::kTaken && is_slower ? Reason::kAtenIsFaster : reason;
 }
 
 // 1.5 to 11 times ATen's speed. Matrices with a shorter side are 0.7 to 1.5 times as fast.

@@ -262,6 +262,31 @@ def test_gradients_of_cudnns_own_forward():
             torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
+@each_device
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES], ids=str)
+def test_evaluation(dtype, device):
+    failures = Failures()
+    kinds = [(False, torch.float32), (True, dtype), (True, torch.float32)]
+    for (form, x), (given, of_weight) in itertools.product(inputs(device, dtype), kinds):
+        parameters, statistics = parameters_of(x, of_weight, given), running(device, of_weight, x.shape[1])
+        title = f"{form}, {of_weight if given else 'no weights'}"
+        with failures.sample(title):
+            want = F.batch_norm(x, *statistics, *parameters)
+            exact = F.batch_norm(x.double(), *(t if t is None else t.double() for t in (*statistics, *parameters)))
+            kept = [t.clone() for t in statistics]
+            with counted() as calls, override(device, OPS):
+                got = F.batch_norm(x, *statistics, *parameters)
+            if list(calls.values()) != [{"taken": 1}]:
+                failures.add(title, f"was not taken: {calls}")
+            failures.add(title, different_metadata(got, want))
+            if not all(map(torch.equal, statistics, kept)):
+                failures.add(title, "changed the statistics")
+            limit = max(16 * torch.finfo(dtype).eps, 4 * error_of(want, exact))
+            if not (error := error_of(got, exact)) <= limit:
+                failures.add(title, f"error {error:.2e}, limit {limit:.2e}")
+    failures.check(at_least=len(kinds) * 8)
+
+
 # ---------------------------------------------------------------- what is declined
 
 DECLINED = {
@@ -270,7 +295,7 @@ DECLINED = {
         0
     ],
     "no values": lambda x: group_norm(x[..., :0], None, None),
-    "evaluation": lambda x: F.batch_norm(x, *running(x.device, torch.float32)),
+    "evaluation with a mean alone": lambda x: F.batch_norm(x, x[0, :, 0], None),
     "integers": lambda x: batch_norm(x.int(), None, None),
     "a mean without a variance": lambda x: F.batch_norm(x, x[0, :, 0], None, training=True),
     "running statistics of another size": lambda x: F.batch_norm(
@@ -321,7 +346,7 @@ def test_what_is_declined(form, device):
     [
         (BATCH, "size", lambda x: batch_norm(x[:1], None, None)),
         (BATCH, "taken", lambda x: batch_norm(x, None, None)),
-        (BATCH, "not_measured", lambda x: F.batch_norm(x, *running("cpu", torch.float32, 64))),
+        (BATCH, "taken", lambda x: F.batch_norm(x, *running("cpu", torch.float32, 64))),
         (BATCH, "dtype", lambda x: batch_norm(x.double(), None, None)),
         (BATCH, "layout", lambda x: batch_norm(x.transpose(2, 3), None, None)),
         (BATCH, "aten_is_faster", lambda x: batch_norm(x.to(memory_format=torch.channels_last), None, None)),

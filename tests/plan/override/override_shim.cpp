@@ -97,6 +97,10 @@ int64_t batch_norm_reason(const policy::ChannelNorm& norm, bool is_backward) {
   return number_of(policy::batch_norm(norm, is_backward));
 }
 
+int64_t batch_norm_evaluation_reason(const policy::ChannelNorm& norm) {
+  return number_of(policy::batch_norm_evaluation(norm));
+}
+
 int64_t cudnn_batch_norm_reason(const policy::ChannelNorm& norm) {
   return number_of(policy::cudnn_batch_norm(norm));
 }

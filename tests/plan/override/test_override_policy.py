@@ -317,36 +317,39 @@ def channel_norm(shape, item, is_channels_last=False):
 
 
 def test_channel_norms_that_are_taken_were_faster(policy):
-    """In a run of 7 shapes, of all gradients together. autograd calls cuDNN for float32."""
+    """In runs of 7 shapes, of all gradients together. cuDNN's kernels are those of float32 and float16."""
 
     def is_taken(row):
-        given = channel_norm(row["shape"], 2 if row["dtype"] == "bf16" else 4, row["layout"] == "NHWC")
+        given = channel_norm(row["shape"], 4 if row["dtype"] == "f32" else 2, row["layout"] == "NHWC")
         if row["op"].startswith("group_norm"):
             return policy.group_norm_reason(given) == TAKEN
-        by_cudnn = row["dtype"] == "f32" and policy.cudnn_batch_norm_reason(given) == TAKEN
-        taken = policy.batch_norm_reason(given, row["op"].endswith("backward")) == TAKEN
-        assert taken or not by_cudnn
-        return taken
+        if row["op"] == "batch_norm_evaluation":
+            return policy.batch_norm_evaluation_reason(given) == TAKEN
+        if row["dtype"] != "bf16":
+            return policy.cudnn_batch_norm_reason(given) == TAKEN
+        return policy.batch_norm_reason(given, row["op"].endswith("backward")) == TAKEN
 
     assert share_saved(lines("norm-channels.jsonl"), is_taken, 1.05) >= 0.9
 
 
 def test_decisions_about_channel_norms(policy):
-    """(group norm, batch norm, its gradients, cuDNN) of float32, then of a half type."""
+    """(group norm, batch norm, its gradients, cuDNN, evaluation) of float32, then of a half type."""
     taken, layout, size, aten, unmeasured = 0, 1, 2, 4, 6
     for shape, is_last, of_float, of_half in (
-        ((32, 64, 56, 56), False, (taken, taken, taken, taken), (taken, taken, taken, unmeasured)),
-        ((1, 64, 32, 32), False, (size, size, size, size), (size, size, size, unmeasured)),
-        ((256, 512, 7, 7), False, (taken, aten, aten, aten), (taken, taken, aten, unmeasured)),
-        ((32, 64, 56, 56), True, (layout, aten, aten, aten), (layout, taken, taken, unmeasured)),
-        ((32, 256, 28, 28), True, (layout, aten, aten, aten), (layout, taken, aten, unmeasured)),
-        ((512, 512, 2, 2), False, (unmeasured,) * 4, (unmeasured,) * 4),
-        ((32, 3, 224, 224), True, (layout, *(unmeasured,) * 3), (layout, *(unmeasured,) * 3)),
+        ((32, 64, 56, 56), False, (taken,) * 5, (taken,) * 5),
+        ((1, 64, 32, 32), False, (size,) * 5, (size,) * 5),
+        ((256, 512, 7, 7), False, (taken, aten, aten, aten, taken), (taken, taken, aten, aten, taken)),
+        ((32, 256, 28, 28), False, (taken,) * 5, (taken, taken, taken, aten, taken)),
+        ((32, 64, 56, 56), True, (layout, aten, aten, aten, taken), (layout, taken, taken, aten, taken)),
+        ((32, 256, 28, 28), True, (layout, aten, aten, aten, taken), (layout, taken, aten, aten, taken)),
+        ((512, 512, 2, 2), False, (unmeasured,) * 5, (unmeasured,) * 5),
+        ((32, 3, 224, 224), True, (layout, *(unmeasured,) * 4), (layout, *(unmeasured,) * 4)),
     ):
         for item, want in ((4, of_float), (2, of_half)):
             given = channel_norm(shape, item, is_last)
             batch = (policy.batch_norm_reason(given, backward) for backward in (False, True))
-            found = (policy.group_norm_reason(given), *batch, policy.cudnn_batch_norm_reason(given))
+            others = (policy.cudnn_batch_norm_reason(given), policy.batch_norm_evaluation_reason(given))
+            found = (policy.group_norm_reason(given), *batch, *others)
             assert found == want, (shape, item)
 
 
