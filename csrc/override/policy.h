@@ -260,7 +260,7 @@ inline Reason batch_norm_evaluation(const ChannelNorm& norm) {
   return norm.is_measured() ? Reason::kTaken : Reason::kNotMeasured;
 }
 
-// cuDNN is as fast for shorter planes of float16, and for fewer values.
+// cuDNN is as fast for shorter planes of float16, and for small tensors.
 constexpr int64_t kLongPlane = 1 << 11, kManyValues = 1 << 22;
 
 // cuDNN's. A forward pass decides as its backward pass does.
