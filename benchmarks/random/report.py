@@ -30,7 +30,6 @@ def bytes_of(row: dict) -> int:
 HEADER = (
     "operator", "problems", "x ATen: median", "slower", "worst", "x Inductor: median", "worst", "ceiling: median", "worst"
 )  # fmt: skip
-WITHOUT_CEILING = len(HEADER) - 2
 
 
 def families_of(result: dict) -> list[str]:
@@ -50,8 +49,8 @@ def slower(ratios: list[float]) -> float:
     return sum(r < SLOWER for r in ratios) / len(ratios)
 
 
-def table(result: dict, families: list[str] | None = None, columns: int = len(HEADER)) -> str:
-    lines = [HEADER[:columns], ("---", *["---:"] * (columns - 1))]
+def table(result: dict, families: list[str] | None = None) -> str:
+    lines = [HEADER, ("---", *["---:"] * (len(HEADER) - 1))]
     for family in families_of(result) if families is None else families:
         rows = rows_of(result, family)
         aten = aten_ratios(rows)
@@ -65,16 +64,5 @@ def table(result: dict, families: list[str] | None = None, columns: int = len(HE
         median, least = cells(aten, ".2f")
         part = f"{slower(aten):.0%}" if aten else "-"
         figures = (name, str(len(rows)), median, part, least, *cells(inductor, ".2f"), *cells(shares, ".0%"))
-        lines.append(figures[:columns])
+        lines.append(figures)
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def typical(result: dict, slow: int = 2, even: int = 4) -> list[str]:
-    """Families for a short table, by their median beside ATen: the ones with the most slower problems, and of the others the ones at
-    ranks evenly apart, from the lowest median to the highest."""
-    ratios = {family: found for family in families_of(result) if (found := aten_ratios(rows_of(result, family)))}
-    medians = {family: statistics.median(found) for family, found in ratios.items()}
-    by_losses = sorted(ratios, key=lambda family: (-slower(ratios[family]), medians[family]))
-    others = sorted(by_losses[slow:], key=medians.get)
-    ranks = dict.fromkeys(round(i * (len(others) - 1) / (even - 1)) for i in range(even if others else 0))
-    return sorted(by_losses[:slow] + [others[rank] for rank in ranks], key=medians.get)

@@ -184,10 +184,8 @@ def test_every_function_is_documented():
 
 
 def test_every_replaced_operator_is_named():
-    """In the README, and on the override's page."""
-    for page in ("README.md", "docs/override.md"):
-        named = set(re.findall(r"`(\w+)`", (ROOT / page).read_text()))
-        assert set(torch_ops.override.operators) <= named, page
+    named = set(re.findall(r"`(\w+)`", (ROOT / "docs" / "override.md").read_text()))
+    assert set(torch_ops.override.operators) <= named
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/installation.md"])

@@ -75,23 +75,11 @@ def problem(op: str, aten: float | None) -> dict:
     return {"op": op, "contenders": entries, "ceiling": None, "read_bytes": 1, "written_bytes": 1}
 
 
-def test_the_short_table_has_the_worst_and_even_ranks():
-    # Medians in this order. Half of the problems of upsample and dot are slower; mul, the lowest, has none.
-    medians = ["mul", "reduce", "cumsum", "dot", "transpose2d", "index_add", "conv1d", "convolve"]
-    rows = [problem(op, 1.0 + rank) for rank, op in enumerate(medians)]
-    rows += [problem("upsample", ratio) for ratio in (0.5, 5.0)] + [problem("dot", ratio) for ratio in (0.9, 4.0, 9.0)]
-    rows += [problem("index_select", None)]
-    made = result(*rows)
-    # The two with the most slower problems are upsample (median 2.75) and dot (4). Of the other seven, ranks 0, 2, 4 and 6.
-    assert sweep.typical(made) == ["mul", "upsample", "cumsum", "dot", "index_add", "convolve"]
-    lines = readme.random(made).splitlines()
-    assert [line.split(" | ")[0] for line in lines[2:8]] == [f"| {op}" for op in sweep.typical(made)]
-    assert lines[3] == "| upsample | 2 | 2.75 | 50% | 0.50 | - | - |"
-    text = " ".join(lines[8:])
-    assert (
-        "6 of [10 operators]" in text
-        and "All 13 problems (seed 7): 4.00 x ATen in the median, 15% slower, 0.50" in text
-    )
+def test_a_sentence_about_all_random_problems():
+    rows = [problem("mul", 2.0), problem("dot", 0.5), problem("dot", 4.0), problem("index_select", None)]
+    text = " ".join(readme.random(result(*rows)).split())
+    assert text.startswith("On 3 random problems of [3 operators]") and "(seed 7)" in text
+    assert text.endswith("is 2.00 in the median. 33% are below 0.95, the worst 0.50 (dot).")
 
 
 def test_the_whole_table_counts_every_operator():
