@@ -39,11 +39,13 @@ struct Parameters {
 
 struct ForwardArgs {
   const void* input = nullptr;
+  const void* residual = nullptr;  // may be null
+  void* sum = nullptr;             // of input and residual
   void* out = nullptr;
   void* mean = nullptr;
   void* rstd = nullptr;
   Parameters parameters;
-  RowOffsets input_rows;
+  RowOffsets input_rows, residual_rows;
   Tiling tiling;
   double eps = 0;
   bool is_rms = false;
@@ -54,6 +56,7 @@ struct BackwardArgs {
   const void* input = nullptr;
   const void* mean = nullptr;
   const void* rstd = nullptr;
+  const void* sum_grad = nullptr;  // added to the gradient of the input. May be null
   void* input_grad = nullptr;
   // [blocks][2][length]: what the rows of a block add to the gradients of weight and bias. May be
   // null.

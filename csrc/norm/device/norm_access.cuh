@@ -43,6 +43,11 @@ __device__ __forceinline__ Vec<T, kValues> load_unit(const T* aligned, bool vali
   return unit;
 }
 
+template <typename T, typename Unit>
+__device__ __forceinline__ void store_words(T* aligned, const Unit& unit) {
+  *reinterpret_cast<Unit*>(aligned) = unit;
+}
+
 // Widens the values of a unit, in words or in a vector, to the compute type.
 template <typename T, int kValues, typename Unit, typename C = compute_t<T>>
 __device__ __forceinline__ void widen(const Unit& unit, C* values) {
@@ -62,6 +67,20 @@ __device__ __forceinline__ void widen(const Unit& unit, C* values) {
 #pragma unroll
     for (int i = 0; i < kValues; ++i) values[i] = to_compute(vec.values[i]);
   }
+}
+
+// The sum of two units, rounded as ATen's addition rounds it.
+template <typename T, int kValues, typename Unit>
+__device__ __forceinline__ Unit add_units(const Unit& a, const Unit& b) {
+  compute_t<T> of_a[kValues], of_b[kValues];
+  widen<T, kValues>(a, of_a);
+  widen<T, kValues>(b, of_b);
+  Vec<T, kValues> sums;
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) sums.values[i] = from_compute<T>(of_a[i] + of_b[i]);
+  Unit found;
+  memcpy(&found, &sums, sizeof(found));
+  return found;
 }
 
 // The sum of the values of a unit, in pairs.
