@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/activation.h"
 #include "common/index.h"
 
 namespace gpuopt::norm {
@@ -35,6 +36,7 @@ struct Parameters {
   const void* weight = nullptr;
   const void* bias = nullptr;
   bool is_wide = false;  // float32 beside a half type
+  Activation activation = Activation::kNone;
 };
 
 struct ForwardArgs {

@@ -203,7 +203,7 @@ inline LaunchShape shape_of(int64_t blocks, int64_t threads) {
 }
 
 inline Parameters parameters_of(const Affine& affine, DType dtype) {
-  return {affine.weight, affine.bias, affine.dtype != dtype};
+  return {affine.weight, affine.bias, affine.dtype != dtype, affine.activation};
 }
 
 // Long rows are read in vectors or one value at a time.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/activation.h"
 #include "common/dtype.h"
 #include "common/strided.h"
 
@@ -32,6 +33,7 @@ struct Affine {
   const void* weight = nullptr;   // [length]
   const void* bias = nullptr;     // [length]
   DType dtype = DType::kFloat32;  // of both: the input's, or float32 beside a half type
+  Activation activation = Activation::kNone;  // of the result. Rows have none
 };
 
 // out = (input - mean) * rstd * weight + bias, with rstd = 1 / sqrt(variance + eps). RMS norm has a

@@ -83,6 +83,14 @@ __device__ __forceinline__ Unit add_units(const Unit& a, const Unit& b) {
   return found;
 }
 
+template <typename T, int kValues, typename C>
+__device__ __forceinline__ Vec<T, kValues> rounded(const C (&values)[kValues]) {
+  Vec<T, kValues> found;
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) found.values[i] = from_compute<T>(values[i]);
+  return found;
+}
+
 // The sum of the values of a unit, in pairs.
 template <int kValues, typename C>
 __device__ __forceinline__ C sum_of(const C (&values)[kValues]) {

@@ -3,24 +3,71 @@
 //
 //   normal = (input - mean) * rstd          scaled = grad * weight
 //   input_grad = rstd * (scaled - mean(scaled) - normal * mean(scaled * normal))
+//
+// With an activation, `grad` is the product of the given gradient and the activation's derivative.
 #pragma once
 
 #include "norm/paths/norm_channels.cuh"
 
 namespace gpuopt::norm {
 
+// The factors and addends of some channels, and what lies behind them.
+template <typename T, int kChannels, bool kIsActivated>
+struct ChannelAffine {
+  using C = compute_t<T>;
+  C weights[kChannels], biases[kChannels];
+  Activation activation;
+
+  __device__ __forceinline__ void load(const Parameters& parameters, uint32_t channel) {
+    activation = parameters.activation;
+    load_parameters<T>(parameters.weight, parameters.is_wide, channel, C{1}, weights);
+    load_parameters<T>(parameters.bias, parameters.is_wide, channel, C{0}, biases);
+  }
+  // From the gradients of results to the gradients of what the activation was applied to.
+  template <int kValues>
+  __device__ __forceinline__ void differentiate(const C (&normals)[kValues],
+                                                C (&grads)[kValues]) const {
+    if constexpr (kIsActivated) {
+      C values[kValues];
+#pragma unroll
+      for (int i = 0; i < kValues; ++i) {
+        const int c = kChannels == 1 ? 0 : i;
+        values[i] = multiply_add(normals[i], weights[c], biases[c]);
+      }
+      differentiate_activation<T>(grads, values, activation);
+    }
+  }
+};
+
 // What a thread reads of its channels.
-template <typename C, typename ThreadWalk>
+template <typename T, typename ThreadWalk, bool kIsActivated>
 struct ChannelFactors {
+  using C = compute_t<T>;
   C means[ThreadWalk::kChannels], rstds[ThreadWalk::kChannels];
+  ChannelAffine<T, ThreadWalk::kChannels, kIsActivated> affine;
 
   __device__ __forceinline__ ChannelFactors(const ThreadWalk& walk, const ChannelGradArgs& args) {
+    affine.load(args.parameters, walk.channel);
 #pragma unroll
     for (int c = 0; c < ThreadWalk::kChannels; ++c) {
       const uint32_t group = walk.group(args.shape, c);
       means[c] = static_cast<const C*>(args.mean)[group];
       rstds[c] = static_cast<const C*>(args.rstd)[group];
     }
+  }
+
+  // The normalised values of a word, and their gradients before factors are applied.
+  template <int kValues>
+  __device__ __forceinline__ void widen_word(const Vec<T, kValues>& inputs,
+                                             const Vec<T, kValues>& grads, C (&normals)[kValues],
+                                             C (&wide_grads)[kValues]) const {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      const int c = ThreadWalk::sum_of_value(i);
+      normals[i] = (to_compute(inputs.values[i]) - means[c]) * rstds[c];
+      wide_grads[i] = to_compute(grads.values[i]);
+    }
+    affine.differentiate(normals, wide_grads);
   }
 };
 
@@ -31,8 +78,8 @@ __device__ __forceinline__ C* sums_at(void* sums, int64_t row, int array, int64_
   return static_cast<C*>(sums) + (2 * row + array) * channels + channel;
 }
 
-template <typename T, int kValues, Walking kWalking>
-__global__ void __launch_bounds__(kWalkThreads)
+template <typename T, int kValues, Walking kWalking, bool kIsActivated>
+__global__ void __launch_bounds__(kWalkThreads, 2)
     add_channels(const __grid_constant__ ChannelGradArgs args) {
   using C = compute_t<T>;
   using ThreadWalk = Walk<T, kValues, kWalking>;
@@ -43,7 +90,7 @@ __global__ void __launch_bounds__(kWalkThreads)
   launch_next();
   State sums;
   if (walk.count > 0) {
-    const ChannelFactors<C, ThreadWalk> factors(walk, args);
+    const ChannelFactors<T, ThreadWalk, kIsActivated> factors(walk, args);
     for (int64_t from = 0; from < walk.count; from += kWalkWords) {
       Vec<T, kValues> inputs[kWalkWords], grads[kWalkWords];
       load_words(walk, static_cast<const T*>(args.input), from, inputs);
@@ -52,14 +99,14 @@ __global__ void __launch_bounds__(kWalkThreads)
       for (int k = 0; k < kWalkWords; ++k) {
         if (from + k >= walk.count) break;
         const auto part = walk.word(walk.first + (from + k) * walk.step);
+        C normals[kValues], wide_grads[kValues];
+        factors.widen_word(inputs[k], grads[k], normals, wide_grads);
 #pragma unroll
         for (int i = 0; i < kValues; ++i) {
           const int c = ThreadWalk::sum_of_value(i);
-          const C grad = to_compute(grads[k].values[i]);
-          const C normal = (to_compute(inputs[k].values[i]) - factors.means[c]) * factors.rstds[c];
           if (!part.has(i)) continue;
-          sums.values[0][c] = multiply_add(grad, normal, sums.values[0][c]);
-          sums.values[1][c] += grad;
+          sums.values[0][c] = multiply_add(wide_grads[i], normals[i], sums.values[0][c]);
+          sums.values[1][c] += wide_grads[i];
         }
       }
     }
@@ -102,8 +149,8 @@ __global__ void __launch_bounds__(kMostMergeThreads)
   for (int a = 0; a < 2; ++a) means[a] = sums.values[a][0] / static_cast<C>(args.count);
 }
 
-template <typename T, int kValues, Walking kWalking>
-__global__ void __launch_bounds__(kWalkThreads)
+template <typename T, int kValues, Walking kWalking, bool kIsActivated>
+__global__ void __launch_bounds__(kWalkThreads, 2)
     differentiate_channels(const __grid_constant__ ChannelGradArgs args) {
   using C = compute_t<T>;
   using ThreadWalk = Walk<T, kValues, kWalking>;
@@ -111,10 +158,8 @@ __global__ void __launch_bounds__(kWalkThreads)
   grid_dependency_wait();
   launch_next();
   if (walk.count == 0) return;
-  const ChannelFactors<C, ThreadWalk> factors(walk, args);
-  C products[ThreadWalk::kChannels] = {}, middles[ThreadWalk::kChannels] = {},
-    weights[ThreadWalk::kChannels];
-  load_parameters<T>(args.parameters.weight, args.parameters.is_wide, walk.channel, C{1}, weights);
+  const ChannelFactors<T, ThreadWalk, kIsActivated> factors(walk, args);
+  C products[ThreadWalk::kChannels] = {}, middles[ThreadWalk::kChannels] = {};
   if (args.means != nullptr) {
 #pragma unroll
     for (int c = 0; c < ThreadWalk::kChannels; ++c) {
@@ -130,16 +175,15 @@ __global__ void __launch_bounds__(kWalkThreads)
     for (int k = 0; k < kWalkWords; ++k) {
       if (from + k >= walk.count) break;
       const int64_t offset = walk.first + (from + k) * walk.step;
-      Vec<T, kValues> out;
+      C normals[kValues], values[kValues];
+      factors.widen_word(inputs[k], grads[k], normals, values);
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
         const int c = ThreadWalk::sum_of_value(i);
-        const C normal = (to_compute(inputs[k].values[i]) - factors.means[c]) * factors.rstds[c];
-        const C scaled = to_compute(grads[k].values[i]) * weights[c];
-        out.values[i] =
-            from_compute<T>(factors.rstds[c] * (scaled - middles[c] - normal * products[c]));
+        const C scaled = values[i] * factors.affine.weights[c];
+        values[i] = factors.rstds[c] * (scaled - middles[c] - normals[i] * products[c]);
       }
-      walk.word(offset).store(static_cast<T*>(args.input_grad) + offset, out);
+      walk.word(offset).store(static_cast<T*>(args.input_grad) + offset, rounded<T>(values));
     }
   }
 }
