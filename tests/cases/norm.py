@@ -108,9 +108,10 @@ def _rms_aten(x, shape, weight=None, eps=None):
 
 
 def _both(normal: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
-    """The norm and the sum, in one tensor."""
+    """The norm and a part of the sum, in one tensor. Derivatives of the whole sum are so large that bfloat16 would round away the
+    second derivatives of the norm."""
     with without_autocast(normal):
-        return torch.stack([normal, total.to(normal.dtype)])
+        return torch.stack([normal, total.to(normal.dtype) / 64])
 
 
 def _add_layer(x, residual, *args, **kwargs):
@@ -133,12 +134,12 @@ def _add_rms_aten(x, residual, *args, **kwargs):
 
 def _add_layer_reference(x, residual, *args, **kwargs):
     total = x + residual
-    return torch.stack([_layer_reference(total, *args, **kwargs), wide(total, total.dtype)])
+    return _both(_layer_reference(total, *args, **kwargs), wide(total, total.dtype))
 
 
 def _add_rms_reference(x, residual, *args, **kwargs):
     total = x + residual
-    return torch.stack([_rms_reference(total, *args, **kwargs), wide(total, total.dtype)])
+    return _both(_rms_reference(total, *args, **kwargs), wide(total, total.dtype))
 
 
 def _add_layer_bound(device, dtype, reference, x, residual, *args, **kwargs):
@@ -467,11 +468,11 @@ CASES = [
     # Both results are put together.
     _public(
         "add_layer_norm", _add_layer, _add_layer_aten, _add_layer_reference, _add_layer_errors, _add_layer_bound, fuses=True,
-        as_accurate=False, cancels=8,
+        as_accurate=False, cancels=8, approximates=2,
     ),
     _public(
         "add_rms_norm", _add_rms, _add_rms_aten, _add_rms_reference, _add_rms_errors, _add_rms_bound, fuses=True,
-        as_accurate=False, cancels=8,
+        as_accurate=False, cancels=8, approximates=2,
     ),
     _internal("_layer_norm", _layer_rows, _layer_rows_bound),
     _internal("_rms_norm", _rms_rows, _rms_rows_bound),

@@ -273,7 +273,7 @@ class _Calls:
         if self.kind == "group":
             for activation in ("silu", "gelu", "relu"):
                 yield self.sample("activated", self.make(2, 2, 3), 2, "both", 0.5, activation=activation)
-            yield self.sample("activated", self.make(2, 4, 3), 2, "bias", 0.5, activation="silu")
+            yield self.sample("activated", self.make(2, 4, 3), 2, "none", 0.5, activation="silu")
         else:
             yield self.sample("running", self.make(2, 4, 3), 2, "both", 0.5, True)
 
