@@ -258,7 +258,8 @@ inline bool plan_rows(BackwardPlan& plan, BackwardArgs args, const Device& devic
   const bool has_one_slot =
       plan.access == Access::kVector && (args.tiling.units <= kShortUnits || is_few);
   const int slots = has_one_slot ? 1 : backward_slots(plan.access, size);
-  const int64_t bytes = ahead_bytes(unit_bytes, slots, args.sum_grad != nullptr ? 3 : 2, plan.dtype);
+  const int64_t bytes =
+      ahead_bytes(unit_bytes, slots, args.sum_grad != nullptr ? 3 : 2, plan.dtype);
   const int64_t most_threads = std::min<int64_t>(backward_threads(slots), memory / bytes);
   const auto lanes = lanes_of(args.tiling, unit_bytes, slots, 1, most_threads, device);
   if (!lanes) return false;
@@ -279,9 +280,8 @@ inline ForwardPlan plan(const Forward& problem, const Device& device) {
   const size_t size = size_of(problem.dtype);
   const Rows& rows = problem.rows;
   plan.dtype = problem.dtype;
-  plan.access =
-      detail::widest_access({rows, problem.dtype, problem.affine},
-                            {problem.input, problem.residual, problem.sum, problem.out});
+  plan.access = detail::widest_access({rows, problem.dtype, problem.affine},
+                                      {problem.input, problem.residual, problem.sum, problem.out});
   ForwardArgs args;
   args.input = problem.input;
   args.residual = problem.residual;
@@ -317,9 +317,9 @@ inline BackwardPlan plan(const Backward& problem, const Device& device) {
   const Rows& rows = problem.rows;
   const bool has_columns = problem.weight_grad != nullptr || problem.bias_grad != nullptr;
   plan.dtype = problem.dtype;
-  plan.access = detail::widest_access({rows, problem.dtype, problem.affine},
-                                      {problem.grad, problem.input, problem.sum_grad,
-                                       problem.input_grad});
+  plan.access =
+      detail::widest_access({rows, problem.dtype, problem.affine},
+                            {problem.grad, problem.input, problem.sum_grad, problem.input_grad});
   BackwardArgs args;
   args.grad = problem.grad;
   args.input = problem.input;

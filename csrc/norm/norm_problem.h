@@ -30,9 +30,9 @@ struct Rows {
 
 // One factor and one addend for each position in a row. Either may be missing.
 struct Affine {
-  const void* weight = nullptr;   // [length]
-  const void* bias = nullptr;     // [length]
-  DType dtype = DType::kFloat32;  // of both: the input's, or float32 beside a half type
+  const void* weight = nullptr;               // [length]
+  const void* bias = nullptr;                 // [length]
+  DType dtype = DType::kFloat32;              // of both: the input's, or float32 beside a half type
   Activation activation = Activation::kNone;  // of the result. Rows have none
 };
 

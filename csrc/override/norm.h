@@ -132,9 +132,9 @@ struct NativeLayerNormBackward {
                              const TensorOption& weight, const TensorOption&,
                              std::array<bool, 3> mask) {
     const auto dims = static_cast<int64_t>(shape.size());
-    return redispatch(
-        norm::LayerNormGradients{grad, input, mean, rstd, weight, dims, /*eps=*/0, mask, std::nullopt},
-        key);
+    return redispatch(norm::LayerNormGradients{grad, input, mean, rstd, weight, dims, /*eps=*/0,
+                                               mask, std::nullopt},
+                      key);
   }
 };
 

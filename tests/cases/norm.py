@@ -221,7 +221,6 @@ class _Calls:
         yield self.sample("transposed", self.make(4, 3).mT, 1, "both", 0.5)
         yield self.sample("three rows", self.make(3, 3), 1, "both", 0.5)
 
-
     def residual(self, x: torch.Tensor) -> torch.Tensor:
         """Of every other sample with other strides."""
         self.count += 1
@@ -389,7 +388,9 @@ def _internal_samples(is_rms: bool, is_backward: bool, has_residual: bool, only_
                 mask = [True, weight is not None] + ([] if is_rms else [True])
                 of_sum = calls.residual(x) if calls.count % 4 < 2 else None
                 calls.count += of_sum is None
-                yield Sample(sample.name, (grad, x, *_statistics(x, dims, eps, is_rms), weight, dims, eps, mask, of_sum))
+                yield Sample(
+                    sample.name, (grad, x, *_statistics(x, dims, eps, is_rms), weight, dims, eps, mask, of_sum)
+                )
 
     return samples
 

@@ -127,9 +127,7 @@ std::tuple<Tensor, Tensor, Tensor> gradient_formula(const Op& op) {
   Tensor input, weight, bias;
   if (op.mask[0]) {
     const Tensor scaled =
-        is_given(op.weight)
-            ? view.of(of_affine.mul(of_channels(*op.weight, op.input)))
-            : grad;
+        is_given(op.weight) ? view.of(of_affine.mul(of_channels(*op.weight, op.input))) : grad;
     input = derivative(op, view, normal, scaled)
                 .to(op.input.scalar_type())
                 .reshape_symint(op.input.sym_sizes());

@@ -42,15 +42,27 @@ struct RowsNode : GradNode {
     const bool wants_sum = task_should_compute_output(0) || task_should_compute_output(3);
     const bool wants_weight = task_should_compute_output(1);
     if constexpr (Op::kIsRms) {
-      const auto [sum, weight] = call(RmsNormGradients{
-          grads[0], sum_.unpack(), rstd_.unpack(), if_defined(weight_.unpack()), dims_, eps_,
-          {wants_sum, wants_weight}, if_defined(sum_grad)});
+      const auto [sum, weight] = call(RmsNormGradients{grads[0],
+                                                       sum_.unpack(),
+                                                       rstd_.unpack(),
+                                                       if_defined(weight_.unpack()),
+                                                       dims_,
+                                                       eps_,
+                                                       {wants_sum, wants_weight},
+                                                       if_defined(sum_grad)});
       return {sum, weight, Tensor(), sum};
     } else {
       const bool wants_bias = task_should_compute_output(2);
-      const auto [sum, weight, bias] = call(LayerNormGradients{
-          grads[0], sum_.unpack(), mean_.unpack(), rstd_.unpack(), if_defined(weight_.unpack()),
-          dims_, eps_, {wants_sum, wants_weight, wants_bias}, if_defined(sum_grad)});
+      const auto [sum, weight, bias] =
+          call(LayerNormGradients{grads[0],
+                                  sum_.unpack(),
+                                  mean_.unpack(),
+                                  rstd_.unpack(),
+                                  if_defined(weight_.unpack()),
+                                  dims_,
+                                  eps_,
+                                  {wants_sum, wants_weight, wants_bias},
+                                  if_defined(sum_grad)});
       return {sum, weight, wants_bias ? bias.to(bias_type_) : Tensor(), sum};
     }
   }

@@ -83,8 +83,7 @@ AddRmsNorm::Result add_rms_norm(const AddRmsNorm& op) {
   }
   const int64_t dims = check_call(op);
   const double eps = op.eps.value_or(default_eps(op.input));
-  const auto [out, rstd, sum] =
-      call(AddRmsNormRows{op.input, op.residual, op.weight, dims, eps});
+  const auto [out, rstd, sum] = call(AddRmsNormRows{op.input, op.residual, op.weight, dims, eps});
   return {out, sum};
 }
 

@@ -148,8 +148,8 @@ struct RmsNormGradients {
   const TensorOption& sum_grad;
 };
 
-using Ops = OpList<LayerNormRows, RmsNormRows, AddLayerNormRows, AddRmsNormRows,
-                   LayerNormGradients, RmsNormGradients>;
+using Ops = OpList<LayerNormRows, RmsNormRows, AddLayerNormRows, AddRmsNormRows, LayerNormGradients,
+                   RmsNormGradients>;
 
 template <typename Op>
 constexpr bool kHasResidual = requires(const Op& op) { op.residual; };

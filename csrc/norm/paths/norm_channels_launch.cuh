@@ -56,47 +56,47 @@ cudaError_t run(const ChannelForwardPlan& plan, void* moments, cudaStream_t stre
       error = launch_kernel(merge_moments<T>, plan.merge->shape, stream, merge);
       if (error != cudaSuccess) return error;
     }
-    return launch_kernel(normalize_channels<T, kValues, kWalking, kIsActivated>, plan.apply->shape, stream,
-                         plan.apply->args);
+    return launch_kernel(normalize_channels<T, kValues, kWalking, kIsActivated>, plan.apply->shape,
+                         stream, plan.apply->args);
   });
 }
 
 template <typename T>
 cudaError_t run(const ChannelBackwardPlan& plan, void* sums, void* means, cudaStream_t stream) {
-  const cudaError_t found =
-      with_walking<T>(plan, [&](auto values, auto walking, auto activated) {
-        constexpr int kValues = values;
-        constexpr Walking kWalking = walking;
-        constexpr bool kIsActivated = activated;
-        if constexpr (kWalking != Walking::kColumns) {
-          if (plan.staged) {
-            StagedBackwardArgs args = plan.staged->args;
-            args.args.sums = sums;
-            constexpr bool kMasked = kWalking == Walking::kMaskedPlanes;
-            return launch_kernel(differentiate_staged<T, kValues, kMasked, kIsActivated>,
-                                 plan.staged->shape, stream, args);
-          }
-        }
-        cudaError_t error = cudaSuccess;
-        if (plan.sums) {
-          ChannelGradArgs args = plan.sums->args;
-          args.sums = sums;
-          error = launch_kernel(add_channels<T, kValues, kWalking, kIsActivated>, plan.sums->shape, stream, args);
-          if (error != cudaSuccess) return error;
-        }
-        if (plan.merge) {
-          MergeArgs args = plan.merge->args;
-          args.parts = sums;
-          args.means = means;
-          error = launch_kernel(merge_sums<T>, plan.merge->shape, stream, args);
-          if (error != cudaSuccess) return error;
-        }
-        if (!plan.apply) return cudaSuccess;
-        ChannelGradArgs args = plan.apply->args;
-        args.means = means;
-        return launch_kernel(differentiate_channels<T, kValues, kWalking, kIsActivated>, plan.apply->shape,
-                             stream, args);
-      });
+  const cudaError_t found = with_walking<T>(plan, [&](auto values, auto walking, auto activated) {
+    constexpr int kValues = values;
+    constexpr Walking kWalking = walking;
+    constexpr bool kIsActivated = activated;
+    if constexpr (kWalking != Walking::kColumns) {
+      if (plan.staged) {
+        StagedBackwardArgs args = plan.staged->args;
+        args.args.sums = sums;
+        constexpr bool kMasked = kWalking == Walking::kMaskedPlanes;
+        return launch_kernel(differentiate_staged<T, kValues, kMasked, kIsActivated>,
+                             plan.staged->shape, stream, args);
+      }
+    }
+    cudaError_t error = cudaSuccess;
+    if (plan.sums) {
+      ChannelGradArgs args = plan.sums->args;
+      args.sums = sums;
+      error = launch_kernel(add_channels<T, kValues, kWalking, kIsActivated>, plan.sums->shape,
+                            stream, args);
+      if (error != cudaSuccess) return error;
+    }
+    if (plan.merge) {
+      MergeArgs args = plan.merge->args;
+      args.parts = sums;
+      args.means = means;
+      error = launch_kernel(merge_sums<T>, plan.merge->shape, stream, args);
+      if (error != cudaSuccess) return error;
+    }
+    if (!plan.apply) return cudaSuccess;
+    ChannelGradArgs args = plan.apply->args;
+    args.means = means;
+    return launch_kernel(differentiate_channels<T, kValues, kWalking, kIsActivated>,
+                         plan.apply->shape, stream, args);
+  });
   if (found != cudaSuccess || !plan.finish) return found;
   FinishArgs args = plan.finish->args;
   args.partials = sums;

@@ -170,46 +170,45 @@ __global__ void __launch_bounds__(kMostStagedThreads)
   team_threads.lane = group.lane;
   C totals[2] = {}, sums[2] = {};
   int iteration = 0;
-  group.for_each_plane(
-      [&](uint32_t channel) { affine.load(args.parameters, channel); },
-      [&](uint32_t word, int64_t, const Part& part) {
-        for_each_value(word, [&](int i, C normal, C value) {
-          if (!part.has(i)) return;
-          sums[0] = multiply_add(value, normal, sums[0]);
-          sums[1] += value;
-        });
-      },
-      [&](uint32_t channel, uint32_t sample, bool is_valid) {
-        if (is_valid) {
-          totals[0] = multiply_add(affine.weights[0], sums[0], totals[0]);
-          totals[1] = multiply_add(affine.weights[0], sums[1], totals[1]);
-        }
-        if (args.sums != nullptr) {
-          add_up(team_threads, sums, exchanged[iteration]);
-          iteration ^= 1;
-          if (is_valid && group.lane == 0) {
-            const int64_t channels = args.shape.channels.divisor;
-            *sums_at<C>(args.sums, sample, 0, channels, channel) = sums[0];
-            *sums_at<C>(args.sums, sample, 1, channels, channel) = sums[1];
-          }
-        }
-        sums[0] = sums[1] = 0;
-      });
+  group.for_each_plane([&](uint32_t channel) { affine.load(args.parameters, channel); },
+                       [&](uint32_t word, int64_t, const Part& part) {
+                         for_each_value(word, [&](int i, C normal, C value) {
+                           if (!part.has(i)) return;
+                           sums[0] = multiply_add(value, normal, sums[0]);
+                           sums[1] += value;
+                         });
+                       },
+                       [&](uint32_t channel, uint32_t sample, bool is_valid) {
+                         if (is_valid) {
+                           totals[0] = multiply_add(affine.weights[0], sums[0], totals[0]);
+                           totals[1] = multiply_add(affine.weights[0], sums[1], totals[1]);
+                         }
+                         if (args.sums != nullptr) {
+                           add_up(team_threads, sums, exchanged[iteration]);
+                           iteration ^= 1;
+                           if (is_valid && group.lane == 0) {
+                             const int64_t channels = args.shape.channels.divisor;
+                             *sums_at<C>(args.sums, sample, 0, channels, channel) = sums[0];
+                             *sums_at<C>(args.sums, sample, 1, channels, channel) = sums[1];
+                           }
+                         }
+                         sums[0] = sums[1] = 0;
+                       });
   add_up(Group(blockDim.x), totals, shared);
   const auto count = static_cast<C>(given.staging.count);
   const C product = totals[0] / count, middle = totals[1] / count;
 
   // Store.
-  group.for_each_plane(
-      [&](uint32_t channel) { affine.load(args.parameters, channel); },
-      [&](uint32_t word, int64_t offset, const Part& part) {
-        C results[kValues];
-        for_each_value(word, [&](int i, C normal, C value) {
-          results[i] = rstd * (value * affine.weights[0] - middle - normal * product);
-        });
-        part.store(static_cast<T*>(args.input_grad) + offset, rounded<T>(results));
-      },
-      [](uint32_t, uint32_t, bool) {});
+  group.for_each_plane([&](uint32_t channel) { affine.load(args.parameters, channel); },
+                       [&](uint32_t word, int64_t offset, const Part& part) {
+                         C results[kValues];
+                         for_each_value(word, [&](int i, C normal, C value) {
+                           results[i] =
+                               rstd * (value * affine.weights[0] - middle - normal * product);
+                         });
+                         part.store(static_cast<T*>(args.input_grad) + offset, rounded<T>(results));
+                       },
+                       [](uint32_t, uint32_t, bool) {});
 }
 
 }  // namespace gpuopt::norm

@@ -129,10 +129,9 @@ static Channels channels_of(const GivenChannels& given) {
 template <typename Problem>
 static void set_channels(Problem& problem, const GivenChannels& given) {
   problem.input = reinterpret_cast<const void*>(given.input);
-  problem.affine = {reinterpret_cast<const void*>(given.weight),
-                    reinterpret_cast<const void*>(given.bias),
-                    static_cast<DType>(given.weight_dtype),
-                    static_cast<Activation>(given.activation)};
+  problem.affine = {
+      reinterpret_cast<const void*>(given.weight), reinterpret_cast<const void*>(given.bias),
+      static_cast<DType>(given.weight_dtype), static_cast<Activation>(given.activation)};
   problem.shape = channels_of(given);
   problem.dtype = static_cast<DType>(given.dtype);
 }

@@ -219,7 +219,9 @@ def check_forward(kernels, problem: Problem) -> Planned:
     out = found["out"].view(found["out"].dtype)
     sizes = (np.abs(normal) + shift) * np.abs(weight) + np.abs(bias)
     want, _ = activate(normal * weight + bias, problem.activation)
-    assert_near(problem.dtype, call.taken(out).reshape(-1), want, sizes * (1 if problem.activation == NONE else 4), compute)
+    assert_near(
+        problem.dtype, call.taken(out).reshape(-1), want, sizes * (1 if problem.activation == NONE else 4), compute
+    )
     assert_near(call.statistics, found["mean"], mean, np.abs(call.x).mean(problem.dims, keepdims=True) * 10, compute)
     spread = np.abs(call.x - mean).max() + np.abs(call.x).max() * compute
     assert_near(call.statistics, found["rstd"], rstd, rstd * (40 + spread), compute)
@@ -240,7 +242,11 @@ def check_backward(kernels, problem: Problem, results=("out", "weight_grad", "bi
     weight, bias = call.of_channels(call.weight, 1.0), call.of_channels(call.bias, 0.0)
     shift = np.abs(call.x).max() * rstd * 4 + 20
     # Derivatives of activations change with their operands, which are rounded.
-    rounded = 1 if problem.activation == NONE else 4 + (np.abs(normal) + shift).max() * np.abs(weight).max() + np.abs(bias).max()
+    rounded = (
+        1
+        if problem.activation == NONE
+        else 4 + (np.abs(normal) + shift).max() * np.abs(weight).max() + np.abs(bias).max()
+    )
     grad = call.grad * activate(normal * weight + bias, problem.activation)[1]
     scaled = grad * weight
     if "out" in found:

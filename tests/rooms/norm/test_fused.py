@@ -207,7 +207,9 @@ def test_activations(device, activation, name, dtype, which):
         x = x.to(memory_format=torch.channels_last)
     of_parameters = torch.float32 if dtype in HALVES else dtype
     parameters = [torch.randn(x.shape[1], device=device).to(of_parameters) for _ in range(2)]
-    weight, bias = (p if which in (kind, "both") else None for kind, p in zip(("weight", "bias"), parameters, strict=True))
+    weight, bias = (
+        p if which in (kind, "both") else None for kind, p in zip(("weight", "bias"), parameters, strict=True)
+    )
     leaves = [t.requires_grad_() for t in (x, weight, bias) if t is not None]
     out = torch_ops.group_norm(x, 2, weight, bias, 1e-5, activation)
     assert out.dtype == dtype and out.stride() == x.stride()
