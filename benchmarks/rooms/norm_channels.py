@@ -160,9 +160,7 @@ def _calls() -> dict[str, Call]:
 
     def silu_backward(grad, x, mean, rstd, weight, bias, saved):
         activation = 2
-        return ours._group_norm_backward.default(
-            grad, x, mean, rstd, weight, GROUPS, EPS, [True] * 3, bias, activation
-        )
+        return ours._group_norm_backward.default(grad, x, mean, rstd, weight, GROUPS, EPS, [True] * 3, bias, activation)
 
     def silu_backward_aten(grad, x, mean, rstd, weight, bias, saved):
         return group_backward_aten(aten.silu_backward.default(grad, saved), x, mean, rstd, weight)

@@ -282,13 +282,8 @@ inline ForwardPlan plan(const Forward& problem, const Device& device) {
   plan.dtype = problem.dtype;
   plan.access = detail::widest_access({rows, problem.dtype, problem.affine},
                                       {problem.input, problem.residual, problem.sum, problem.out});
-  ForwardArgs args;
-  args.input = problem.input;
-  args.residual = problem.residual;
-  args.sum = problem.sum;
-  args.out = problem.out;
-  args.mean = problem.mean;
-  args.rstd = problem.rstd;
+  ForwardArgs args{problem.input, problem.residual, problem.sum,
+                   problem.out,   problem.mean,     problem.rstd};
   args.parameters = detail::parameters_of(problem.affine, problem.dtype);
   args.input_rows = detail::offsets_of(rows, 0);
   args.residual_rows = detail::offsets_of(rows, 1);
@@ -320,13 +315,9 @@ inline BackwardPlan plan(const Backward& problem, const Device& device) {
   plan.access =
       detail::widest_access({rows, problem.dtype, problem.affine},
                             {problem.grad, problem.input, problem.sum_grad, problem.input_grad});
-  BackwardArgs args;
-  args.grad = problem.grad;
-  args.input = problem.input;
-  if (problem.input_grad != nullptr) args.sum_grad = problem.sum_grad;
-  args.mean = problem.mean;
-  args.rstd = problem.rstd;
+  BackwardArgs args{problem.grad, problem.input, problem.mean, problem.rstd};
   args.input_grad = problem.input_grad;
+  if (problem.input_grad != nullptr) args.sum_grad = problem.sum_grad;
   args.has_bias = problem.bias_grad != nullptr;
   args.parameters = detail::parameters_of(problem.affine, problem.dtype);
   args.input_rows = detail::offsets_of(rows, 0);

@@ -53,10 +53,8 @@ Rows rows_of(const char* op, Tensor& input, Tensor& grad, int64_t dims) {
   return rows;
 }
 
-// The result, the statistics and the sum. The mean is undefined in RMS norm, and the sum without a
-// residual.
 template <typename Op>
-AddLayerNormRows::Result normalize(const Op& op) {
+typename Op::Result normalize_rows(const Op& op) {
   const char* name = name_of<Op>();
   check(op);
   const TensorOption bias = bias_of(op), given_residual = residual_of(op);
@@ -72,11 +70,12 @@ AddLayerNormRows::Result normalize(const Op& op) {
   const auto options = op.input.options().dtype(compute_type(op.input));
   const Tensor rstd = unfilled(sizes, options),
                mean = Op::kIsRms ? Tensor() : unfilled(sizes, options);
-  if (rstd.numel() == 0) return {out, mean, rstd, sum};
+  const auto results = results_of<Op>(out, mean, rstd, sum);
+  if (rstd.numel() == 0) return results;
   if (out.numel() == 0) {
     if (mean.defined()) mean.zero_();
     rstd.fill_(std::numeric_limits<double>::quiet_NaN());
-    return {out, mean, rstd, sum};
+    return results;
   }
   Tensor input = op.input, residual = given_residual.value_or(op.input);
   const DenseParameters parameters(name, input, op.weight, bias);
@@ -95,26 +94,14 @@ AddLayerNormRows::Result normalize(const Op& op) {
   TensorWorkspace workspace;
   check_launch(
       name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
-  return {out, mean, rstd, sum};
-}
-
-LayerNormRows::Result on_cuda(const LayerNormRows& op) {
-  auto [out, mean, rstd, sum] = normalize(op);
-  return {out, mean, rstd};
-}
-RmsNormRows::Result on_cuda(const RmsNormRows& op) {
-  auto [out, mean, rstd, sum] = normalize(op);
-  return {out, rstd};
-}
-AddLayerNormRows::Result on_cuda(const AddLayerNormRows& op) { return normalize(op); }
-AddRmsNormRows::Result on_cuda(const AddRmsNormRows& op) {
-  auto [out, mean, rstd, sum] = normalize(op);
-  return {out, rstd, sum};
+  return results;
 }
 
 template <typename Op>
-LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_mean) {
+typename Op::Result differentiate_rows(const Op& op) {
   const char* name = name_of<Op>();
+  Tensor given_mean;
+  if constexpr (!Op::kIsRms) given_mean = op.mean;
   check(op);
   check_memory(name, {{"grad", op.grad},
                       {"input", op.input},
@@ -131,7 +118,7 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
   const Tensor input_grad = op.mask[0] ? unfilled(op.input.sizes(), op.input.options()) : Tensor();
   const Tensor weight_grad = has_weight ? unfilled(shape, of_weight) : Tensor();
   const Tensor bias_grad = has_bias ? unfilled(shape, of_weight) : Tensor();
-  const LayerNormGradients::Result results{input_grad, weight_grad, bias_grad};
+  const auto results = gradients_of<Op>(input_grad, weight_grad, bias_grad);
   if (op.input.numel() == 0) {
     if (has_weight) weight_grad.zero_();
     if (has_bias) bias_grad.zero_();
@@ -161,16 +148,10 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
   return results;
 }
 
-LayerNormGradients::Result on_cuda(const LayerNormGradients& op) {
-  return differentiate_rows(op, op.mean);
-}
-RmsNormGradients::Result on_cuda(const RmsNormGradients& op) {
-  auto [input, weight, bias] = differentiate_rows(op, Tensor());
-  return {input, weight};
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  Ops::for_each([&]<typename Op>() { impl<Op, KernelOf<Op>(on_cuda)>(m); });
+  RowsOps::for_each([&]<typename Op>() { impl<Op, normalize_rows<Op>>(m); });
+  AddRowsOps::for_each([&]<typename Op>() { impl<Op, normalize_rows<Op>>(m); });
+  GradientOps::for_each([&]<typename Op>() { impl<Op, differentiate_rows<Op>>(m); });
 }
 
 }  // namespace

@@ -18,8 +18,6 @@ bool has_other_type(const Op& op) {
 // and residual are one tensor. Without a residual, the sum is the input.
 template <typename Op>
 struct RowsNode : GradNode {
-  using Gradients = std::conditional_t<Op::kIsRms, RmsNormGradients, LayerNormGradients>;
-
   explicit RowsNode(const Op& op)
       : GradNode(op.input, op.weight, bias_of(op), residual_of(op)), dims_(op.dims), eps_(op.eps) {
     if (const TensorOption bias = bias_of(op); is_given(bias)) bias_type_ = bias->scalar_type();
@@ -27,7 +25,10 @@ struct RowsNode : GradNode {
     const bool differentiates_sum = next_edge(0).is_valid() || next_edge(3).is_valid();
     if (differentiates_sum || has_other_type(op)) weight_.save(op.weight);
   }
-  std::string name() const override { return Op::kNode; }
+  std::string name() const override {
+    return std::string("Gpuopt") + (kHasResidual<Op> ? "Add" : "") +
+           (Op::kIsRms ? "RmsNormBackward" : "LayerNormBackward");
+  }
   void describe_state(NodeState& state) const override { state(dims_, eps_, bias_type_); }
   void save_result(const typename Op::Result& result) {
     if constexpr (!Op::kIsRms) mean_.save(std::get<1>(result));
@@ -41,29 +42,18 @@ struct RowsNode : GradNode {
     if (!grads[0].defined()) return {sum_grad, Tensor(), Tensor(), sum_grad};
     const bool wants_sum = task_should_compute_output(0) || task_should_compute_output(3);
     const bool wants_weight = task_should_compute_output(1);
+    const Tensor sum = sum_.unpack(), rstd = rstd_.unpack();
+    const TensorOption weight = if_defined(weight_.unpack()), other = if_defined(sum_grad);
     if constexpr (Op::kIsRms) {
-      const auto [sum, weight] = call(RmsNormGradients{grads[0],
-                                                       sum_.unpack(),
-                                                       rstd_.unpack(),
-                                                       if_defined(weight_.unpack()),
-                                                       dims_,
-                                                       eps_,
-                                                       {wants_sum, wants_weight},
-                                                       if_defined(sum_grad)});
-      return {sum, weight, Tensor(), sum};
+      const std::array<bool, 2> mask{wants_sum, wants_weight};
+      const auto [of_sum, of_weight] =
+          call(RmsNormGradients{grads[0], sum, rstd, weight, dims_, eps_, mask, other});
+      return {of_sum, of_weight, Tensor(), of_sum};
     } else {
-      const bool wants_bias = task_should_compute_output(2);
-      const auto [sum, weight, bias] =
-          call(LayerNormGradients{grads[0],
-                                  sum_.unpack(),
-                                  mean_.unpack(),
-                                  rstd_.unpack(),
-                                  if_defined(weight_.unpack()),
-                                  dims_,
-                                  eps_,
-                                  {wants_sum, wants_weight, wants_bias},
-                                  if_defined(sum_grad)});
-      return {sum, weight, wants_bias ? bias.to(bias_type_) : Tensor(), sum};
+      const std::array<bool, 3> mask{wants_sum, wants_weight, task_should_compute_output(2)};
+      const auto [of_sum, of_weight, of_bias] = call(LayerNormGradients{
+          grads[0], sum, mean_.unpack(), rstd, weight, dims_, eps_, mask, other});
+      return {of_sum, of_weight, mask[2] ? of_bias.to(bias_type_) : Tensor(), of_sum};
     }
   }
   static Tensor tangent(const Op& op, const typename Op::Result&) { return tangent_by_aten(op); }
@@ -114,12 +104,9 @@ typename Op::Result gradients_autograd(const Op& op, DispatchKeySet keys) {
 }
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  impl<LayerNormRows, Autograd<rows_autograd<LayerNormRows>>>(m);
-  impl<RmsNormRows, Autograd<rows_autograd<RmsNormRows>>>(m);
-  impl<AddLayerNormRows, Autograd<rows_autograd<AddLayerNormRows>>>(m);
-  impl<AddRmsNormRows, Autograd<rows_autograd<AddRmsNormRows>>>(m);
-  impl<LayerNormGradients, Autograd<gradients_autograd<LayerNormGradients>>>(m);
-  impl<RmsNormGradients, Autograd<gradients_autograd<RmsNormGradients>>>(m);
+  RowsOps::for_each([&]<typename Op>() { impl<Op, Autograd<rows_autograd<Op>>>(m); });
+  AddRowsOps::for_each([&]<typename Op>() { impl<Op, Autograd<rows_autograd<Op>>>(m); });
+  GradientOps::for_each([&]<typename Op>() { impl<Op, Autograd<gradients_autograd<Op>>>(m); });
 }
 
 }  // namespace

@@ -128,47 +128,28 @@ typename Op::Result gradients_cpu(const Op& op) {
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
 template <typename Op>
-std::pair<Tensor, Tensor> rows_meta(const Op& op) {
+typename Op::Result rows_meta(const Op& op) {
   check(op);
-  return {at::empty_symint(op.input.sym_sizes(), op.input.options()),
-          at::empty_symint(statistics_sizes(op.input, op.dims),
-                           op.input.options().dtype(compute_type(op.input)))};
-}
-LayerNormRows::Result on_meta(const LayerNormRows& op) {
-  const auto [out, rstd] = rows_meta(op);
-  return {out, at::empty_like(rstd), rstd};
-}
-RmsNormRows::Result on_meta(const RmsNormRows& op) {
-  const auto [out, rstd] = rows_meta(op);
-  return {out, rstd};
+  const auto like_input = [&](bool is_wanted) {
+    if (!is_wanted) return Tensor();
+    return at::empty_symint(op.input.sym_sizes(), op.input.options());
+  };
+  const Tensor rstd = at::empty_symint(statistics_sizes(op.input, op.dims),
+                                       op.input.options().dtype(compute_type(op.input)));
+  return results_of<Op>(like_input(true), Op::kIsRms ? Tensor() : at::empty_like(rstd), rstd,
+                        like_input(kHasResidual<Op>));
 }
 
 template <typename Op>
-typename Op::Result add_rows_meta(const Op& op) {
+typename Op::Result gradients_meta(const Op& op) {
   check(op);
-  const Tensor sum = at::empty_symint(op.input.sym_sizes(), op.input.options());
-  return std::tuple_cat(on_meta(op.of(sum)), std::tuple(sum));
-}
-
-template <typename Op>
-Tensor weight_gradient_meta(const Op& op, bool is_wanted) {
   const auto dtype = is_given(op.weight) ? op.weight->scalar_type() : op.input.scalar_type();
-  if (!is_wanted) return {};
-  return at::empty_symint(op.input.sym_sizes().slice(op.input.dim() - op.dims),
-                          op.input.options().dtype(dtype));
-}
-template <typename Op>
-Tensor input_gradient_meta(const Op& op) {
-  check(op);
-  if (!op.mask[0]) return {};
-  return at::empty_symint(op.input.sym_sizes(), op.input.options());
-}
-LayerNormGradients::Result on_meta(const LayerNormGradients& op) {
-  return {input_gradient_meta(op), weight_gradient_meta(op, op.mask[1]),
-          weight_gradient_meta(op, op.mask[2])};
-}
-RmsNormGradients::Result on_meta(const RmsNormGradients& op) {
-  return {input_gradient_meta(op), weight_gradient_meta(op, op.mask[1])};
+  const auto empty = [&](bool is_wanted, c10::SymIntArrayRef sizes, at::ScalarType type) {
+    return is_wanted ? at::empty_symint(sizes, op.input.options().dtype(type)) : Tensor();
+  };
+  const auto sizes = op.input.sym_sizes(), shape = sizes.slice(op.input.dim() - op.dims);
+  return gradients_of<Op>(empty(op.mask[0], sizes, op.input.scalar_type()),
+                          empty(op.mask[1], shape, dtype), empty(op.mask.back(), shape, dtype));
 }
 
 // ---------------------------------------------------------------- vmap
@@ -214,21 +195,17 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   register_op<RmsNorm, Composite<rms_norm>>(m);
   register_op<AddLayerNorm, Composite<add_layer_norm>>(m);
   register_op<AddRmsNorm, Composite<add_rms_norm>>(m);
-  register_op<LayerNormRows, Cpu<KernelOf<LayerNormRows>(on_cpu)>,
-              Meta<KernelOf<LayerNormRows>(on_meta)>, Vmap<rows_vmap<LayerNormRows>>>(m);
-  register_op<RmsNormRows, Cpu<KernelOf<RmsNormRows>(on_cpu)>, Meta<KernelOf<RmsNormRows>(on_meta)>,
-              Vmap<rows_vmap<RmsNormRows>>>(m);
-  register_op<AddLayerNormRows, Cpu<add_rows_by_steps<AddLayerNormRows>>,
-              Meta<add_rows_meta<AddLayerNormRows>>, Batched<add_rows_by_steps<AddLayerNormRows>>>(
-      m);
-  register_op<AddRmsNormRows, Cpu<add_rows_by_steps<AddRmsNormRows>>,
-              Meta<add_rows_meta<AddRmsNormRows>>, Batched<add_rows_by_steps<AddRmsNormRows>>>(m);
-  register_op<LayerNormGradients, Cpu<gradients_cpu<LayerNormGradients>>,
-              Meta<KernelOf<LayerNormGradients>(on_meta)>,
-              Batched<gradients_vmap<LayerNormGradients>>>(m);
-  register_op<RmsNormGradients, Cpu<gradients_cpu<RmsNormGradients>>,
-              Meta<KernelOf<RmsNormGradients>(on_meta)>, Batched<gradients_vmap<RmsNormGradients>>>(
-      m);
+  RowsOps::for_each([&]<typename Op>() {
+    register_op<Op, Cpu<KernelOf<Op>(on_cpu)>, Meta<rows_meta<Op>>, Vmap<rows_vmap<Op>>>(m);
+  });
+  AddRowsOps::for_each([&]<typename Op>() {
+    register_op<Op, Cpu<add_rows_by_steps<Op>>, Meta<rows_meta<Op>>,
+                Batched<add_rows_by_steps<Op>>>(m);
+  });
+  GradientOps::for_each([&]<typename Op>() {
+    register_op<Op, Cpu<gradients_cpu<Op>>, Meta<gradients_meta<Op>>, Batched<gradients_vmap<Op>>>(
+        m);
+  });
 }
 
 }  // namespace

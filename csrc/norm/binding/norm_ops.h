@@ -65,7 +65,6 @@ struct LayerNormRows {
   static constexpr std::string_view kSchema =
       "_layer_norm(Tensor input, Tensor? weight, Tensor? bias, int dims, float eps) -> (Tensor, "
       "Tensor, Tensor)";
-  static constexpr const char* kNode = "GpuoptLayerNormBackward";
   static constexpr bool kIsRms = false;
   const Tensor& input;
   const TensorOption &weight, &bias;
@@ -77,7 +76,6 @@ struct RmsNormRows {
   using Result = std::tuple<Tensor, Tensor>;  // out, rstd
   static constexpr std::string_view kSchema =
       "_rms_norm(Tensor input, Tensor? weight, int dims, float eps) -> (Tensor, Tensor)";
-  static constexpr const char* kNode = "GpuoptRmsNormBackward";
   static constexpr bool kIsRms = true;
   const Tensor& input;
   const TensorOption& weight;
@@ -90,7 +88,6 @@ struct AddLayerNormRows {
   static constexpr std::string_view kSchema =
       "_add_layer_norm(Tensor input, Tensor residual, Tensor? weight, Tensor? bias, int dims, "
       "float eps) -> (Tensor, Tensor, Tensor, Tensor)";
-  static constexpr const char* kNode = "GpuoptAddLayerNormBackward";
   static constexpr bool kIsRms = false;
   const Tensor &input, &residual;
   const TensorOption &weight, &bias;
@@ -105,7 +102,6 @@ struct AddRmsNormRows {
   static constexpr std::string_view kSchema =
       "_add_rms_norm(Tensor input, Tensor residual, Tensor? weight, int dims, float eps) -> "
       "(Tensor, Tensor, Tensor)";
-  static constexpr const char* kNode = "GpuoptAddRmsNormBackward";
   static constexpr bool kIsRms = true;
   const Tensor &input, &residual;
   const TensorOption& weight;
@@ -148,8 +144,9 @@ struct RmsNormGradients {
   const TensorOption& sum_grad;
 };
 
-using Ops = OpList<LayerNormRows, RmsNormRows, AddLayerNormRows, AddRmsNormRows, LayerNormGradients,
-                   RmsNormGradients>;
+using RowsOps = OpList<LayerNormRows, RmsNormRows>;
+using AddRowsOps = OpList<AddLayerNormRows, AddRmsNormRows>;
+using GradientOps = OpList<LayerNormGradients, RmsNormGradients>;
 
 template <typename Op>
 constexpr bool kHasResidual = requires(const Op& op) { op.residual; };
@@ -171,6 +168,24 @@ TensorOption bias_of(const Op& op) {
   } else {
     return std::nullopt;
   }
+}
+
+// The results of a forward operator, among all that there are.
+template <typename Op>
+typename Op::Result results_of(const Tensor& out, const Tensor& mean, const Tensor& rstd,
+                               const Tensor& sum) {
+  const auto rows = [&] {
+    if constexpr (Op::kIsRms) return std::tuple(out, rstd);
+    if constexpr (!Op::kIsRms) return std::tuple(out, mean, rstd);
+  }();
+  if constexpr (kHasResidual<Op>) return std::tuple_cat(rows, std::tuple(sum));
+  if constexpr (!kHasResidual<Op>) return rows;
+}
+
+template <typename Op>
+typename Op::Result gradients_of(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  if constexpr (Op::kIsRms) return {input, weight};
+  if constexpr (!Op::kIsRms) return {input, weight, bias};
 }
 
 }  // namespace gpuopt::norm

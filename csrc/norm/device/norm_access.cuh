@@ -43,11 +43,6 @@ __device__ __forceinline__ Vec<T, kValues> load_unit(const T* aligned, bool vali
   return unit;
 }
 
-template <typename T, typename Unit>
-__device__ __forceinline__ void store_words(T* aligned, const Unit& unit) {
-  *reinterpret_cast<Unit*>(aligned) = unit;
-}
-
 // Widens the values of a unit, in words or in a vector, to the compute type.
 template <typename T, int kValues, typename Unit, typename C = compute_t<T>>
 __device__ __forceinline__ void widen(const Unit& unit, C* values) {

@@ -11,63 +11,47 @@
 
 namespace gpuopt::norm {
 
-// The factors and addends of some channels, and what lies behind them.
-template <typename T, int kChannels, bool kIsActivated>
-struct ChannelAffine {
-  using C = compute_t<T>;
-  C weights[kChannels], biases[kChannels];
-  Activation activation;
-
-  __device__ __forceinline__ void load(const Parameters& parameters, uint32_t channel) {
-    activation = parameters.activation;
-    load_parameters<T>(parameters.weight, parameters.is_wide, channel, C{1}, weights);
-    load_parameters<T>(parameters.bias, parameters.is_wide, channel, C{0}, biases);
-  }
-  // From the gradients of results to the gradients of what the activation was applied to.
-  template <int kValues>
-  __device__ __forceinline__ void differentiate(const C (&normals)[kValues],
-                                                C (&grads)[kValues]) const {
-    if constexpr (kIsActivated) {
-      C values[kValues];
-#pragma unroll
-      for (int i = 0; i < kValues; ++i) {
-        const int c = kChannels == 1 ? 0 : i;
-        values[i] = multiply_add(normals[i], weights[c], biases[c]);
-      }
-      differentiate_activation<T>(grads, values, activation);
-    }
-  }
-};
-
 // What a thread reads of its channels.
-template <typename T, typename ThreadWalk, bool kIsActivated>
+template <typename T, int kChannels, bool kIsActivated>
 struct ChannelFactors {
   using C = compute_t<T>;
-  C means[ThreadWalk::kChannels], rstds[ThreadWalk::kChannels];
-  ChannelAffine<T, ThreadWalk::kChannels, kIsActivated> affine;
+  C means[kChannels], rstds[kChannels], weights[kChannels], biases[kChannels];
 
-  __device__ __forceinline__ ChannelFactors(const ThreadWalk& walk, const ChannelGradArgs& args) {
-    affine.load(args.parameters, walk.channel);
+  template <typename ThreadWalk>
+  __device__ __forceinline__ void load(const ThreadWalk& walk, const ChannelGradArgs& args) {
+    load(args.parameters, walk.channel);
 #pragma unroll
-    for (int c = 0; c < ThreadWalk::kChannels; ++c) {
+    for (int c = 0; c < kChannels; ++c) {
       const uint32_t group = walk.group(args.shape, c);
       means[c] = static_cast<const C*>(args.mean)[group];
       rstds[c] = static_cast<const C*>(args.rstd)[group];
     }
   }
+  __device__ __forceinline__ void load(const Parameters& parameters, uint32_t channel) {
+    load_parameters<T>(parameters.weight, parameters.is_wide, channel, C{1}, weights);
+    load_parameters<T>(parameters.bias, parameters.is_wide, channel, C{0}, biases);
+  }
 
-  // The normalised values of a word, and their gradients before factors are applied.
+  // The normalised values of a word, and the gradients of what the activation was applied to.
   template <int kValues>
   __device__ __forceinline__ void widen_word(const Vec<T, kValues>& inputs,
-                                             const Vec<T, kValues>& grads, C (&normals)[kValues],
-                                             C (&wide_grads)[kValues]) const {
+                                             const Vec<T, kValues>& given, Activation activation,
+                                             C (&normals)[kValues], C (&grads)[kValues]) const {
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
-      const int c = ThreadWalk::sum_of_value(i);
+      const int c = kChannels == 1 ? 0 : i;
       normals[i] = (to_compute(inputs.values[i]) - means[c]) * rstds[c];
-      wide_grads[i] = to_compute(grads.values[i]);
+      grads[i] = to_compute(given.values[i]);
     }
-    affine.differentiate(normals, wide_grads);
+    if constexpr (kIsActivated) {
+      C affine[kValues];
+#pragma unroll
+      for (int i = 0; i < kValues; ++i) {
+        const int c = kChannels == 1 ? 0 : i;
+        affine[i] = multiply_add(normals[i], weights[c], biases[c]);
+      }
+      differentiate_activation<T>(grads, affine, activation);
+    }
   }
 };
 
@@ -78,8 +62,11 @@ __device__ __forceinline__ C* sums_at(void* sums, int64_t row, int array, int64_
   return static_cast<C*>(sums) + (2 * row + array) * channels + channel;
 }
 
+// With an activation, columns would have 160 registers, and an SM one block.
+constexpr int least_blocks(bool is_activated) { return is_activated ? 2 : 0; }
+
 template <typename T, int kValues, Walking kWalking, bool kIsActivated>
-__global__ void __launch_bounds__(kWalkThreads, 2)
+__global__ void __launch_bounds__(kWalkThreads, least_blocks(kIsActivated))
     add_channels(const __grid_constant__ ChannelGradArgs args) {
   using C = compute_t<T>;
   using ThreadWalk = Walk<T, kValues, kWalking>;
@@ -90,7 +77,8 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   launch_next();
   State sums;
   if (walk.count > 0) {
-    const ChannelFactors<T, ThreadWalk, kIsActivated> factors(walk, args);
+    ChannelFactors<T, ThreadWalk::kChannels, kIsActivated> factors;
+    factors.load(walk, args);
     for (int64_t from = 0; from < walk.count; from += kWalkWords) {
       Vec<T, kValues> inputs[kWalkWords], grads[kWalkWords];
       load_words(walk, static_cast<const T*>(args.input), from, inputs);
@@ -100,7 +88,7 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
         if (from + k >= walk.count) break;
         const auto part = walk.word(walk.first + (from + k) * walk.step);
         C normals[kValues], wide_grads[kValues];
-        factors.widen_word(inputs[k], grads[k], normals, wide_grads);
+        factors.widen_word(inputs[k], grads[k], args.parameters.activation, normals, wide_grads);
 #pragma unroll
         for (int i = 0; i < kValues; ++i) {
           const int c = ThreadWalk::sum_of_value(i);
@@ -150,7 +138,7 @@ __global__ void __launch_bounds__(kMostMergeThreads)
 }
 
 template <typename T, int kValues, Walking kWalking, bool kIsActivated>
-__global__ void __launch_bounds__(kWalkThreads, 2)
+__global__ void __launch_bounds__(kWalkThreads, least_blocks(kIsActivated))
     differentiate_channels(const __grid_constant__ ChannelGradArgs args) {
   using C = compute_t<T>;
   using ThreadWalk = Walk<T, kValues, kWalking>;
@@ -158,7 +146,8 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   grid_dependency_wait();
   launch_next();
   if (walk.count == 0) return;
-  const ChannelFactors<T, ThreadWalk, kIsActivated> factors(walk, args);
+  ChannelFactors<T, ThreadWalk::kChannels, kIsActivated> factors;
+  factors.load(walk, args);
   C products[ThreadWalk::kChannels] = {}, middles[ThreadWalk::kChannels] = {};
   if (args.means != nullptr) {
 #pragma unroll
@@ -176,11 +165,11 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
       if (from + k >= walk.count) break;
       const int64_t offset = walk.first + (from + k) * walk.step;
       C normals[kValues], values[kValues];
-      factors.widen_word(inputs[k], grads[k], normals, values);
+      factors.widen_word(inputs[k], grads[k], args.parameters.activation, normals, values);
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
         const int c = ThreadWalk::sum_of_value(i);
-        const C scaled = values[i] * factors.affine.weights[c];
+        const C scaled = values[i] * factors.weights[c];
         values[i] = factors.rstds[c] * (scaled - middles[c] - normals[i] * products[c]);
       }
       walk.word(offset).store(static_cast<T*>(args.input_grad) + offset, rounded<T>(values));

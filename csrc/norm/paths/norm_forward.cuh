@@ -64,7 +64,8 @@ __global__ void __launch_bounds__(kForwardThreads)
         const int k = (first + j) / kSlots, s = (first + j) % kSlots;
         units[k][s] = add_units<T, kValues>(units[k][s], others[j]);
         T* sums = static_cast<T*>(args.sum) + int64_t{row_of(k)} * length;
-        if (is_valid(k, s)) store_words(sums + position_of(s), units[k][s]);
+        if (!is_valid(k, s)) continue;
+        *reinterpret_cast<Words<T, kValues>*>(sums + position_of(s)) = units[k][s];
       }
     }
   }

@@ -144,21 +144,16 @@ __global__ void __launch_bounds__(kMostStagedThreads)
     stage_word(inputs[word * blockDim.x], static_cast<const T*>(args.input) + offset);
     stage_word(grads[word * blockDim.x], static_cast<const T*>(args.grad) + offset);
   });
-  const C mean = static_cast<const C*>(args.mean)[blockIdx.x];
-  const C rstd = static_cast<const C*>(args.rstd)[blockIdx.x];
+  ChannelFactors<T, 1, kIsActivated> factors;
+  factors.means[0] = static_cast<const C*>(args.mean)[blockIdx.x];
+  factors.rstds[0] = static_cast<const C*>(args.rstd)[blockIdx.x];
   wait_for_copies();
 
   // Calls f(index of a value, normalised value, gradient) for the values of a word.
-  ChannelAffine<T, 1, kIsActivated> affine;
   const auto for_each_value = [&](uint32_t word, auto&& f) {
-    const Vec<T, kValues> x = inputs[word * blockDim.x], grad = grads[word * blockDim.x];
     C normals[kValues], wide_grads[kValues];
-#pragma unroll
-    for (int i = 0; i < kValues; ++i) {
-      normals[i] = (to_compute(x.values[i]) - mean) * rstd;
-      wide_grads[i] = to_compute(grad.values[i]);
-    }
-    affine.differentiate(normals, wide_grads);
+    factors.widen_word(inputs[word * blockDim.x], grads[word * blockDim.x],
+                       args.parameters.activation, normals, wide_grads);
 #pragma unroll
     for (int i = 0; i < kValues; ++i) f(i, normals[i], wide_grads[i]);
   };
@@ -170,7 +165,7 @@ __global__ void __launch_bounds__(kMostStagedThreads)
   team_threads.lane = group.lane;
   C totals[2] = {}, sums[2] = {};
   int iteration = 0;
-  group.for_each_plane([&](uint32_t channel) { affine.load(args.parameters, channel); },
+  group.for_each_plane([&](uint32_t channel) { factors.load(args.parameters, channel); },
                        [&](uint32_t word, int64_t, const Part& part) {
                          for_each_value(word, [&](int i, C normal, C value) {
                            if (!part.has(i)) return;
@@ -180,8 +175,8 @@ __global__ void __launch_bounds__(kMostStagedThreads)
                        },
                        [&](uint32_t channel, uint32_t sample, bool is_valid) {
                          if (is_valid) {
-                           totals[0] = multiply_add(affine.weights[0], sums[0], totals[0]);
-                           totals[1] = multiply_add(affine.weights[0], sums[1], totals[1]);
+                           totals[0] = multiply_add(factors.weights[0], sums[0], totals[0]);
+                           totals[1] = multiply_add(factors.weights[0], sums[1], totals[1]);
                          }
                          if (args.sums != nullptr) {
                            add_up(team_threads, sums, exchanged[iteration]);
@@ -199,12 +194,12 @@ __global__ void __launch_bounds__(kMostStagedThreads)
   const C product = totals[0] / count, middle = totals[1] / count;
 
   // Store.
-  group.for_each_plane([&](uint32_t channel) { affine.load(args.parameters, channel); },
+  group.for_each_plane([&](uint32_t channel) { factors.load(args.parameters, channel); },
                        [&](uint32_t word, int64_t offset, const Part& part) {
                          C results[kValues];
                          for_each_value(word, [&](int i, C normal, C value) {
-                           results[i] =
-                               rstd * (value * affine.weights[0] - middle - normal * product);
+                           results[i] = factors.rstds[0] *
+                                        (value * factors.weights[0] - middle - normal * product);
                          });
                          part.store(static_cast<T*>(args.input_grad) + offset, rounded<T>(results));
                        },
