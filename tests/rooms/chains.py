@@ -90,7 +90,7 @@ def norm() -> Calls:
 
 
 def scatter() -> Calls:
-    """Maxima, and sums of few entries. Those of more than 256 entries are added in any order."""
+    """Maxima, and sums of few entries. Sums of more than 256 entries are added in any order."""
     calls = {}
     for dtype, (entries, bins, width, reductions) in itertools.product(
         DTYPES,

@@ -200,7 +200,7 @@ SHAPES = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALVES])
 @pytest.mark.parametrize("which", ["both", "weight", "bias", "none"])
 def test_activations(device, activation, name, dtype, which):
-    """Results and gradients are those of float64, also with float32 parameters beside half types."""
+    """Results and gradients equal a computation in float64, also with float32 parameters beside half types."""
     torch.manual_seed(0)
     x = torch.randn(SHAPES[name], device=device).to(dtype)
     if name == "last":
