@@ -30,7 +30,15 @@ from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.index_select import index_select  # noqa: E402
 from torch_ops.layout import convert  # noqa: E402
 from torch_ops.matmul import matmul  # noqa: E402
-from torch_ops.norm import batch_norm, group_norm, instance_norm, layer_norm, rms_norm  # noqa: E402
+from torch_ops.norm import (  # noqa: E402
+    add_layer_norm,
+    add_rms_norm,
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    rms_norm,
+)
 from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
@@ -55,6 +63,8 @@ from torch_ops.upsample import (  # noqa: E402
 
 __all__ = [
     "CSR",
+    "add_layer_norm",
+    "add_rms_norm",
     "axpy",
     "batch_norm",
     "causal_conv1d",

@@ -1,5 +1,7 @@
 """Normalisation: of rows by ``layer_norm`` and ``rms_norm``, of channels by ``group_norm``, ``instance_norm`` and ``batch_norm``.
 
+``add_layer_norm`` and ``add_rms_norm`` add a residual in the same pass over memory, and ``group_norm`` applies an activation.
+
 - Statistics and all arithmetic are float32, or float64 for float64 inputs, and results are rounded once. A weight or bias may be
   float32 beside a float16 or bfloat16 input.
 - The variance is found from deviations from the mean, so rows far from 0 keep their digits.
@@ -17,13 +19,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from torch_ops._arguments import checks_types
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
+__all__ = [
+    "add_layer_norm",
+    "add_rms_norm",
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "rms_norm",
+]
 
 _ops = torch.ops.gpuopt
 
@@ -94,17 +105,84 @@ def rms_norm(
 
 
 @checks_types
+def add_layer_norm(
+    input: Tensor,
+    residual: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor]:
+    """Layer norm of ``input + residual``, and this sum.
+
+    Computes ``sum = input + residual``, rounded to its dtype, and :func:`layer_norm` of ``sum``. Both take one pass over memory, and so
+    does their gradient, which includes the gradient of all other uses of ``sum``.
+
+    Args:
+        input: float16, bfloat16, float32 or float64, of a shape that ends with ``normalized_shape``.
+        residual: Of the shape of ``input``. PyTorch adds a residual of another dtype.
+        normalized_shape: The sizes of the dimensions that are normalised together.
+        weight: Factors of shape ``normalized_shape``, of the input's dtype, or float32 beside float16 and bfloat16.
+        bias: Addends of shape ``normalized_shape``, of the dtype of ``weight`` if both are given.
+        eps: Added to the variance.
+
+    Returns:
+        ``(normal, sum)``: contiguous tensors with the shape and dtype of ``input``. Differentiable in every tensor, any number of times,
+        in reverse and forward mode. Under autocast, PyTorch adds, and the norm is computed in float32.
+
+    Raises:
+        RuntimeError: ``input`` does not end with ``normalized_shape``, or a tensor has another shape, dtype or device.
+        NotImplementedError: ``input`` is not floating-point.
+    """
+    sizes = _sizes("add_layer_norm", normalized_shape)
+    return _ops.add_layer_norm.default(input, residual, sizes, weight, bias, eps)
+
+
+@checks_types
+def add_rms_norm(
+    input: Tensor,
+    residual: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """RMS norm of ``input + residual``, and this sum.
+
+    Computes ``sum = input + residual``, rounded to its dtype, and :func:`rms_norm` of ``sum``. Both take one pass over memory, and so
+    does their gradient, which includes the gradient of all other uses of ``sum``.
+
+    Args:
+        input: float16, bfloat16, float32 or float64, of a shape that ends with ``normalized_shape``.
+        residual: Of the shape of ``input``. PyTorch adds a residual of another dtype.
+        normalized_shape: The sizes of the dimensions that are normalised together.
+        weight: Factors of shape ``normalized_shape``, of the input's dtype, or float32 beside float16 and bfloat16.
+        eps: Added to the mean square. Default: the machine epsilon of float32, or of float64 for float64 inputs.
+
+    Returns:
+        ``(normal, sum)``: contiguous tensors with the shape and dtype of ``input``. Differentiable in every tensor, any number of times,
+        in reverse and forward mode.
+
+    Raises:
+        RuntimeError: ``input`` does not end with ``normalized_shape``, or a tensor has another shape, dtype or device.
+        NotImplementedError: ``input`` is not floating-point.
+    """
+    return _ops.add_rms_norm.default(input, residual, _sizes("add_rms_norm", normalized_shape), weight, eps)
+
+
+@checks_types
 def group_norm(
     input: Tensor,
     num_groups: int,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
+    activation: Literal["relu", "silu", "gelu"] | None = None,
 ) -> Tensor:
-    """Group norm, as :func:`torch.nn.functional.group_norm`.
+    """Group norm, as :func:`torch.nn.functional.group_norm`, and then an activation.
 
     The channels of a sample are divided into groups of neighbours. Computes ``(input - mean) / sqrt(variance + eps)`` with the mean and
-    variance of each group, and then ``* weight + bias`` with a factor and an addend of each channel.
+    variance of each group, and then ``* weight + bias`` with a factor and an addend of each channel. An activation is applied in the
+    same pass, before the result is rounded.
 
     Args:
         input: float16, bfloat16, float32 or float64, of shape ``(N, C, *)``.
@@ -112,16 +190,18 @@ def group_norm(
         weight: Factors of shape ``(C,)``, of the input's dtype, or float32 beside float16 and bfloat16.
         bias: Addends of shape ``(C,)``, of the dtype of ``weight`` if both are given.
         eps: Added to the variance.
+        activation: As ``relu``, ``silu`` or ``gelu`` of :mod:`torch.nn.functional`; ``gelu`` is the exact one. Default: none.
 
     Returns:
         A tensor with the shape, dtype and dense layout of ``input``. Differentiable in ``input``, ``weight`` and ``bias``, any number
         of times, in reverse and forward mode. Autocast computes in float32, as PyTorch's.
 
     Raises:
-        RuntimeError: ``num_groups`` does not divide the channels, or a weight or bias has another shape, dtype or device.
+        RuntimeError: ``num_groups`` does not divide the channels, a weight or bias has another shape, dtype or device, or
+            ``activation`` is unknown.
         NotImplementedError: ``input`` is not floating-point.
     """
-    return _ops.group_norm.default(input, num_groups, weight, bias, eps)
+    return _ops.group_norm.default(input, num_groups, weight, bias, eps, activation)
 
 
 def _check_values(op: str, name: str, values: int, shape: torch.Size) -> None:

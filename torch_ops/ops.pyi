@@ -6,6 +6,21 @@ from typing import overload
 from torch import Tensor, dtype
 from torch.types import Number
 
+def add_layer_norm(
+    input: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1.0000000000000001e-05,
+) -> tuple[Tensor, Tensor]: ...
+def add_rms_norm(
+    input: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> tuple[Tensor, Tensor]: ...
 def axpy(x: Tensor, y: Tensor, *, alpha: Number = 1) -> Tensor: ...
 def batch_norm(
     input: Tensor,
@@ -99,6 +114,7 @@ def group_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1.0000000000000001e-05,
+    activation: str | None = None,
 ) -> Tensor: ...
 @overload
 def index_add(

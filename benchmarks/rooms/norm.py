@@ -1,4 +1,4 @@
-"""Cases of layer norm and RMS norm, forward and backward: the rows of models, odd lengths, long rows and few rows.
+"""Cases of layer norm and RMS norm, forward and backward, also of a sum: the rows of models, odd lengths, long rows and few rows.
 
 ATen's kernels are called directly, so that no autograd graph is timed. Inductor compiles the same calls.
 """
@@ -14,6 +14,7 @@ from benchmarks.harness.room import Call, CallTime, Case, Point, Room
 
 EPS = 1e-5
 LAYER, RMS = "layer_norm", "rms_norm"
+ADD_LAYER, ADD_RMS = "add_layer_norm", "add_rms_norm"
 
 # ---------------------------------------------------------------- operands
 
@@ -28,9 +29,10 @@ def statistics(x: torch.Tensor, is_rms: bool) -> tuple[torch.Tensor, ...]:
 
 
 def operands(call: str, shape: tuple[int, ...], layout: str, make: Maker) -> tuple:
-    """x, weight and, in layer norm, bias; for a gradient grad, x, the statistics and weight."""
+    """x, weight and, in layer norm, bias; for a gradient grad, x, the statistics and weight. Norms of a sum also have a residual, or
+    the gradient of the sum."""
     *rows, length = shape
-    is_rms, is_backward = call.startswith(RMS), call.endswith("backward")
+    is_rms, is_backward, has_residual = RMS in call, call.endswith("backward"), call.startswith("add")
 
     def tensor() -> torch.Tensor:
         if layout == "part":  # some heads of a projection
@@ -41,9 +43,10 @@ def operands(call: str, shape: tuple[int, ...], layout: str, make: Maker) -> tup
 
     weights = make(length) if is_rms or is_backward else (make(length), make(length))
     x = tensor()
+    other = (make(*shape),) if has_residual else ()
     if is_backward:
-        return make(*shape), x, *statistics(x, is_rms), weights
-    return (x, weights) if is_rms else (x, *weights)
+        return make(*shape), x, *statistics(x, is_rms), weights, *other
+    return (x, *other, weights) if is_rms else (x, *other, *weights)
 
 
 def case(call: str, shape: tuple[int, ...], dtype: torch.dtype, layout: str = "", op: str = "", **options) -> Case:
@@ -90,7 +93,39 @@ def rms_backward_reference(grad, x, rstd, weight):
     return _input_gradient(grad, normal, rstd, weight, False), of_weight
 
 
+def add_layer_reference(x, residual, weight, bias):
+    total = x + residual
+    return layer_reference(total, weight, bias), total.double()
+
+
+def add_rms_reference(x, residual, weight):
+    total = x + residual
+    return rms_reference(total, weight), total.double()
+
+
+def add_layer_backward_reference(grad, x, mean, rstd, weight, of_sum):
+    of_x, *others = layer_backward_reference(grad, x, mean, rstd, weight)
+    return of_x + of_sum.double(), *others
+
+
+def add_rms_backward_reference(grad, x, rstd, weight, of_sum):
+    of_x, of_weight = rms_backward_reference(grad, x, rstd, weight)
+    return of_x + of_sum.double(), of_weight
+
+
 # ---------------------------------------------------------------- cases
+
+
+def _sums() -> list[Case]:
+    """Norms of a residual stream."""
+    shapes = ((16384, 768), (8192, 4096), (4096, 8192), (64, 4096), (65536, 197), (512, 65536))
+    return [
+        case(f"{call}{direction}", shape, dtype, headline=shape == (8192, 4096))
+        for call in (ADD_LAYER, ADD_RMS)
+        for direction in ("", "_backward")
+        for shape in shapes
+        for dtype in (F32, BF16)
+    ]
 
 
 def _headline() -> list[Case]:
@@ -185,11 +220,47 @@ def _calls() -> dict[str, Call]:
             return on_cpu(x, rms_backward_reference(grad, x, rstd, weight))
         return aten._fused_rms_norm_backward.default(grad, x, weight.shape, rstd, weight, [True, True])
 
+    def add_layer(x, residual, weight, bias):
+        return torch_ops.add_layer_norm(x, residual, weight.shape, weight, bias, EPS)
+
+    def add_layer_aten(x, residual, weight, bias):
+        total = x + residual
+        return layer_aten(total, weight, bias), total
+
+    def add_rms(x, residual, weight):
+        return torch_ops.add_rms_norm(x, residual, weight.shape, weight, EPS)
+
+    def add_rms_aten(x, residual, weight):
+        total = x + residual
+        return rms_aten(total, weight), total
+
+    def add_layer_backward(*args):
+        *args, of_sum = args
+        return ours._layer_norm_backward.default(*args, 1, EPS, [True, True, True], of_sum)
+
+    def add_layer_backward_aten(*args):
+        *args, of_sum = args
+        of_x, *others = layer_backward_aten(*args)
+        return of_x + of_sum, *others
+
+    def add_rms_backward(*args):
+        *args, of_sum = args
+        return ours._rms_norm_backward.default(*args, 1, EPS, [True, True], of_sum)
+
+    def add_rms_backward_aten(*args):
+        *args, of_sum = args
+        of_x, of_weight = rms_backward_aten(*args)
+        return of_x + of_sum, of_weight
+
     return {
         LAYER: Call(layer, layer_aten, layer_reference),
         RMS: Call(rms, rms_aten, rms_reference),
         f"{LAYER}_backward": Call(layer_backward, layer_backward_aten, layer_backward_reference),
         f"{RMS}_backward": Call(rms_backward, rms_backward_aten, rms_backward_reference),
+        ADD_LAYER: Call(add_layer, add_layer_aten, add_layer_reference),
+        ADD_RMS: Call(add_rms, add_rms_aten, add_rms_reference),
+        f"{ADD_LAYER}_backward": Call(add_layer_backward, add_layer_backward_aten, add_layer_backward_reference),
+        f"{ADD_RMS}_backward": Call(add_rms_backward, add_rms_backward_aten, add_rms_backward_reference),
     }
 
 
@@ -223,7 +294,7 @@ def _call_times() -> list[CallTime]:
 
 ROOM = Room(
     name="norm",
-    cases=_headline() + _others() + _sizes(),
+    cases=_headline() + _others() + _sums() + _sizes(),
     calls=_calls,
     call_times=_call_times(),
     peers=(INDUCTOR,),

@@ -1,4 +1,5 @@
-"""Cases of group norm and batch norm, forward and backward: layers of image models. Batch norm has both layouts.
+"""Cases of group norm and batch norm, forward and backward: layers of image models. Batch norm has both layouts, and group norm has an
+activation in other cases.
 
 ATen's kernels are called directly, so that no autograd graph is timed. Its group norm has contiguous results, so NHWC is left out.
 """
@@ -14,7 +15,7 @@ from benchmarks.harness.peers import INDUCTOR
 from benchmarks.harness.room import Call, CallTime, Case, Room
 
 EPS = 1e-5
-GROUP, BATCH = "group_norm", "batch_norm"
+GROUP, SILU, BATCH = "group_norm", "group_norm_silu", "batch_norm"
 GROUPS = 32
 
 
@@ -35,13 +36,18 @@ def statistics(x: torch.Tensor, is_batch: bool) -> tuple[torch.Tensor, torch.Ten
 
 
 def operands(call: str, shape: tuple[int, ...], layout: str, make: Maker) -> tuple:
-    """x, weight and bias; for a gradient grad, x, the statistics and weight. Weights of a batch norm are float32."""
+    """x, weight and bias; for a gradient grad, x, the statistics and weight. Weights of a batch norm are float32. The gradient behind an
+    activation also has the bias and the result of the norm, which autograd saves for ATen. Ours does not read it."""
     is_batch = call.startswith(BATCH)
     weights = [make(shape[1], dtype=F32 if is_batch else None) for _ in range(2)]
     tensor = make.channels_last if layout == "NHWC" else make
     x = tensor(*shape)
     if call.endswith("backward"):
-        return tensor(*shape), x, *statistics(x, is_batch), weights[0]
+        given = tensor(*shape), x, *statistics(x, is_batch)
+        if not call.startswith(SILU):
+            return *given, weights[0]
+        saved = functional.group_norm(x.float(), GROUPS, *(w.float() for w in weights), EPS).to(x.dtype)
+        return *given, *weights, saved
     return x, *weights
 
 
@@ -49,6 +55,9 @@ def case(call: str, shape: tuple[int, ...], dtype: torch.dtype, layout: str, **o
     def build(device: str, seed: int) -> tuple:
         return operands(call, shape, layout, Maker(device, dtype, seed))
 
+    if call == f"{SILU}_backward":
+        size = math.prod(shape) * dtype.itemsize
+        options["moved"] = lambda: (2 * size, size)
     return Case(call, call, f"{layout} ({','.join(map(str, shape))})", DTYPE_NAMES[dtype], build, **options)
 
 
@@ -78,6 +87,17 @@ def _backward_reference(grad, x, mean, rstd, weight, is_batch):
     return (rstd * inner).reshape(x.shape), of_weight, of_bias
 
 
+def _silu_reference(x, weight, bias):
+    return functional.silu(_reference(x, weight, bias, False))
+
+
+def _silu_backward_reference(grad, x, mean, rstd, weight, bias, saved):
+    affine = _reference(x, weight, bias, False)
+    share = affine.sigmoid()
+    inner = grad.double() * share * (1 + affine * (1 - share))
+    return _backward_reference(inner, x, mean, rstd, weight, False)
+
+
 # ---------------------------------------------------------------- cases
 
 SHAPES = (
@@ -93,10 +113,10 @@ SHAPES = (
 def _cases() -> list[Case]:
     return [
         case(f"{call}{direction}", shape, dtype, layout, headline=shape == SHAPES[1])
-        for call in (GROUP, BATCH)
+        for call in (GROUP, SILU, BATCH)
         for direction in ("", "_backward")
         for shape in SHAPES
-        for layout in (("NCHW",) if call == GROUP else ("NCHW", "NHWC"))
+        for layout in (("NCHW", "NHWC") if call == BATCH else ("NCHW",))
         for dtype in (F32, BF16)
     ]
 
@@ -132,6 +152,19 @@ def _calls() -> dict[str, Call]:
     def batch_backward_aten(grad, x, mean, rstd, weight):
         return aten.native_batch_norm_backward.default(grad, x, weight, None, None, mean, rstd, True, EPS, [True] * 3)
 
+    def silu(x, weight, bias):
+        return torch_ops.group_norm(x, GROUPS, weight, bias, EPS, "silu")
+
+    def silu_aten(x, weight, bias):
+        return functional.silu(group_aten(x, weight, bias))
+
+    def silu_backward(grad, x, mean, rstd, weight, bias, saved):
+        activation = 2
+        return ours._group_norm_backward.default(grad, x, mean, rstd, weight, GROUPS, EPS, [True] * 3, bias, activation)
+
+    def silu_backward_aten(grad, x, mean, rstd, weight, bias, saved):
+        return group_backward_aten(aten.silu_backward.default(grad, saved), x, mean, rstd, weight)
+
     def of(function, is_batch):
         return functools.partial(function, is_batch=is_batch)
 
@@ -139,6 +172,8 @@ def _calls() -> dict[str, Call]:
         GROUP: Call(group, group_aten, of(_reference, False)),
         BATCH: Call(batch, batch_aten, of(_reference, True)),
         f"{GROUP}_backward": Call(group_backward, group_backward_aten, of(_backward_reference, False)),
+        SILU: Call(silu, silu_aten, _silu_reference),
+        f"{SILU}_backward": Call(silu_backward, silu_backward_aten, _silu_backward_reference),
         f"{BATCH}_backward": Call(batch_backward, batch_backward_aten, of(_backward_reference, True)),
     }
 

@@ -4,12 +4,11 @@
 #include <cstdint>
 #include <utility>
 
+#include "common/activation.h"
 #include "common/device.h"
 #include "common/dtype.h"
 
 namespace gpuopt::conv1d {
-
-enum class Activation : uint8_t { kNone, kRelu, kSilu, kGelu };
 
 enum class Pass : uint8_t { kForward, kInputGradient, kWeightGradient };
 

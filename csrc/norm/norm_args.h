@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/activation.h"
 #include "common/index.h"
 
 namespace gpuopt::norm {
@@ -35,15 +36,18 @@ struct Parameters {
   const void* weight = nullptr;
   const void* bias = nullptr;
   bool is_wide = false;  // float32 beside a half type
+  Activation activation = Activation::kNone;
 };
 
 struct ForwardArgs {
   const void* input = nullptr;
+  const void* residual = nullptr;  // may be null
+  void* sum = nullptr;             // of input and residual
   void* out = nullptr;
   void* mean = nullptr;
   void* rstd = nullptr;
   Parameters parameters;
-  RowOffsets input_rows;
+  RowOffsets input_rows, residual_rows;
   Tiling tiling;
   double eps = 0;
   bool is_rms = false;
@@ -54,6 +58,7 @@ struct BackwardArgs {
   const void* input = nullptr;
   const void* mean = nullptr;
   const void* rstd = nullptr;
+  const void* sum_grad = nullptr;  // added to the gradient of the input. May be null
   void* input_grad = nullptr;
   // [blocks][2][length]: what the rows of a block add to the gradients of weight and bias. May be
   // null.

@@ -38,6 +38,7 @@ struct ChannelForwardPlan {
   DType dtype = DType::kFloat32;
   bool is_wide_access = false;  // words of 16 bytes, or values
   Walking walking = Walking::kPlanes;
+  bool is_activated = false;
   std::optional<WalkPlan<StagedForwardArgs>> staged;
   std::optional<WalkPlan<MeasureArgs>> measure;
   std::optional<MergePlan> merge;
@@ -48,6 +49,7 @@ struct ChannelBackwardPlan {
   DType dtype = DType::kFloat32;
   bool is_wide_access = false;
   Walking walking = Walking::kPlanes;
+  bool is_activated = false;
   size_t sums_bytes = 0, means_bytes = 0;
   std::optional<WalkPlan<StagedBackwardArgs>> staged;
   std::optional<WalkPlan<ChannelGradArgs>> sums;
@@ -188,6 +190,7 @@ inline ChannelForwardPlan plan(const ChannelForward& problem, const Device& devi
   plan.dtype = problem.dtype;
   plan.is_wide_access = reading.values > 1;
   plan.walking = reading.walking;
+  plan.is_activated = problem.affine.activation != Activation::kNone;
   const Parameters parameters = detail::parameters_of(problem.affine, problem.dtype);
   const StatisticsOut statistics{problem.mean, problem.rstd, problem.variance, problem.eps,
                                  problem.running};
@@ -236,6 +239,7 @@ inline ChannelBackwardPlan plan(const ChannelBackward& problem, const Device& de
   plan.dtype = problem.dtype;
   plan.is_wide_access = reading.values > 1;
   plan.walking = reading.walking;
+  plan.is_activated = problem.affine.activation != Activation::kNone;
   const bool has_sums = problem.weight_grad != nullptr || problem.bias_grad != nullptr;
   const bool needs_means = problem.input_grad != nullptr && !problem.is_given;
   ChannelGradArgs args{problem.grad, problem.input, problem.mean, problem.rstd, problem.input_grad};

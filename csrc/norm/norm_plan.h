@@ -127,7 +127,7 @@ struct Alignment {
     bool aligned = rows.length % values == 0;
     for (const void* operand : operands) aligned = aligned && is_aligned(operand, bytes);
     for (const RowDim& dim : rows.dims) {
-      aligned = aligned && dim.input_stride % values == 0 && dim.grad_stride % values == 0;
+      aligned = aligned && dim.input_stride % values == 0 && dim.other_stride % values == 0;
     }
     // Factors are read in vectors of at most 16 bytes, too.
     const int64_t factors =
@@ -185,9 +185,10 @@ inline std::optional<Lanes> lanes_of(const Tiling& tiling, int64_t unit_bytes, i
 inline size_t compute_bytes(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
 
 // Bytes of shared memory for each thread of a backward pass.
-inline int64_t ahead_bytes(int64_t unit_bytes, int slots, DType dtype) {
+inline int64_t ahead_bytes(int64_t unit_bytes, int slots, int operands, DType dtype) {
   const auto statistics = 2 * static_cast<int64_t>(compute_bytes(dtype));
-  return (2 * unit_bytes * slots + statistics) * stages_of(slots, static_cast<size_t>(unit_bytes));
+  return (operands * unit_bytes * slots + statistics) *
+         stages_of(slots, static_cast<size_t>(unit_bytes));
 }
 
 inline Tiling tiling_of(const Rows& rows, Access access, size_t size) {
@@ -212,7 +213,7 @@ inline LaunchShape shape_of(int64_t blocks, int64_t threads) {
 }
 
 inline Parameters parameters_of(const Affine& affine, DType dtype) {
-  return {affine.weight, affine.bias, affine.dtype != dtype};
+  return {affine.weight, affine.bias, affine.dtype != dtype, affine.activation};
 }
 
 // Long rows are read in vectors or one value at a time.
@@ -266,7 +267,8 @@ inline bool plan_rows(BackwardPlan& plan, BackwardArgs args, const Device& devic
       (args.tiling.units <= kShortUnits ||
        is_few(args.tiling, backward_slots(plan.access, size), backward_threads(1), device));
   const int slots = has_one_slot ? 1 : backward_slots(plan.access, size);
-  const int64_t bytes = ahead_bytes(unit_bytes, slots, plan.dtype);
+  const int64_t bytes =
+      ahead_bytes(unit_bytes, slots, args.sum_grad != nullptr ? 3 : 2, plan.dtype);
   const int64_t most_threads = std::min<int64_t>(backward_threads(slots), memory / bytes);
   const auto lanes = lanes_of(args.tiling, unit_bytes, slots, 1, most_threads, device);
   if (!lanes) return false;
@@ -287,15 +289,13 @@ inline ForwardPlan plan(const Forward& problem, const Device& device) {
   const size_t size = size_of(problem.dtype);
   const Rows& rows = problem.rows;
   plan.dtype = problem.dtype;
-  plan.access =
-      detail::widest_access({rows, problem.dtype, problem.affine}, {problem.input, problem.out});
-  ForwardArgs args;
-  args.input = problem.input;
-  args.out = problem.out;
-  args.mean = problem.mean;
-  args.rstd = problem.rstd;
+  plan.access = detail::widest_access({rows, problem.dtype, problem.affine},
+                                      {problem.input, problem.residual, problem.sum, problem.out});
+  ForwardArgs args{problem.input, problem.residual, problem.sum,
+                   problem.out,   problem.mean,     problem.rstd};
   args.parameters = detail::parameters_of(problem.affine, problem.dtype);
   args.input_rows = detail::offsets_of(rows, 0);
+  args.residual_rows = detail::offsets_of(rows, 1);
   args.eps = problem.eps;
   args.is_rms = problem.is_rms;
   args.tiling = detail::tiling_of(rows, plan.access, size);
@@ -330,14 +330,12 @@ inline BackwardPlan plan(const Backward& problem, const Device& device) {
   const Rows& rows = problem.rows;
   const bool has_columns = problem.weight_grad != nullptr || problem.bias_grad != nullptr;
   plan.dtype = problem.dtype;
-  plan.access = detail::widest_access({rows, problem.dtype, problem.affine},
-                                      {problem.grad, problem.input, problem.input_grad});
-  BackwardArgs args;
-  args.grad = problem.grad;
-  args.input = problem.input;
-  args.mean = problem.mean;
-  args.rstd = problem.rstd;
+  plan.access =
+      detail::widest_access({rows, problem.dtype, problem.affine},
+                            {problem.grad, problem.input, problem.sum_grad, problem.input_grad});
+  BackwardArgs args{problem.grad, problem.input, problem.mean, problem.rstd};
   args.input_grad = problem.input_grad;
+  if (problem.input_grad != nullptr) args.sum_grad = problem.sum_grad;
   args.has_bias = problem.bias_grad != nullptr;
   args.parameters = detail::parameters_of(problem.affine, problem.dtype);
   args.input_rows = detail::offsets_of(rows, 0);

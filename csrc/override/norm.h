@@ -132,8 +132,9 @@ struct NativeLayerNormBackward {
                              const TensorOption& weight, const TensorOption&,
                              std::array<bool, 3> mask) {
     const auto dims = static_cast<int64_t>(shape.size());
-    return redispatch(
-        norm::LayerNormGradients{grad, input, mean, rstd, weight, dims, /*eps=*/0, mask}, key);
+    return redispatch(norm::LayerNormGradients{grad, input, mean, rstd, weight, dims, /*eps=*/0,
+                                               mask, std::nullopt},
+                      key);
   }
 };
 
@@ -155,8 +156,9 @@ struct FusedRmsNormBackward {
                            const auto& shape, const Tensor& rstd, const TensorOption& weight,
                            std::array<bool, 2> mask) {
     const auto dims = static_cast<int64_t>(shape.size());
-    return redispatch(norm::RmsNormGradients{grad, input, rstd, weight, dims, /*eps=*/0, mask},
-                      key);
+    return redispatch(
+        norm::RmsNormGradients{grad, input, rstd, weight, dims, /*eps=*/0, mask, std::nullopt},
+        key);
   }
 };
 

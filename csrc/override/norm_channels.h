@@ -162,8 +162,9 @@ struct NativeGroupNormBackward {
                                const Tensor& mean, const Tensor& rstd, const TensorOption& weight,
                                const c10::SymInt&, const c10::SymInt&, const c10::SymInt&,
                                int64_t groups, std::array<bool, 3> mask) {
-    return redispatch(
-        norm::GroupNormGradients{grad, input, mean, rstd, weight, groups, /*eps=*/0, mask}, key);
+    return redispatch(norm::GroupNormGradients{grad, input, mean, rstd, weight, groups, /*eps=*/0,
+                                               mask, std::nullopt, /*activation=*/0},
+                      key);
   }
 };
 

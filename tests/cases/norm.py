@@ -104,6 +104,54 @@ def _rms_aten(x, shape, weight=None, eps=None):
     return F.rms_norm(x, shape, weight, eps).contiguous()
 
 
+# ---------------------------------------------------------------- with a residual
+
+
+def _both(normal: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    """The norm and a part of the sum, in one tensor. Derivatives of the whole sum are so large that bfloat16 would round away the
+    second derivatives of the norm."""
+    with without_autocast(normal):
+        return torch.stack([normal, total.to(normal.dtype) / 64])
+
+
+def _add_layer(x, residual, *args, **kwargs):
+    return _both(*OPS.add_layer_norm.default(x, residual, *args, **kwargs))
+
+
+def _add_rms(x, residual, *args, **kwargs):
+    return _both(*OPS.add_rms_norm.default(x, residual, *args, **kwargs))
+
+
+def _add_layer_aten(x, residual, *args, **kwargs):
+    total = x + residual
+    return _both(_layer_aten(total, *args, **kwargs), total)
+
+
+def _add_rms_aten(x, residual, *args, **kwargs):
+    total = x + residual
+    return _both(_rms_aten(total, *args, **kwargs), total)
+
+
+def _add_layer_reference(x, residual, *args, **kwargs):
+    total = x + residual
+    return _both(_layer_reference(total, *args, **kwargs), wide(total, total.dtype))
+
+
+def _add_rms_reference(x, residual, *args, **kwargs):
+    total = x + residual
+    return _both(_rms_reference(total, *args, **kwargs), wide(total, total.dtype))
+
+
+def _add_layer_bound(device, dtype, reference, x, residual, *args, **kwargs):
+    bound = _layer_bound(device, dtype, reference, x + residual, *args, **kwargs)
+    return torch.stack([bound, torch.zeros_like(bound)])
+
+
+def _add_rms_bound(device, dtype, reference, x, residual, *args, **kwargs):
+    bound = _rms_bound(device, dtype, reference, x + residual, *args, **kwargs)
+    return torch.stack([bound, torch.zeros_like(bound)])
+
+
 # ---------------------------------------------------------------- samples
 
 # The shape, and the number of normalised dimensions.
@@ -120,7 +168,7 @@ class _Calls:
     """Samples of one of both functions."""
 
     def __init__(self, device: str, dtype: torch.dtype, is_rms: bool):
-        self.make, self.dtype, self.is_rms = Maker(device, dtype), dtype, is_rms
+        self.make, self.dtype, self.is_rms, self.count = Maker(device, dtype), dtype, is_rms, 0
         self.kinds = itertools.cycle(("both", "weight", "none", "bias", "wide both", "wide weight"))
 
     def sample(self, name: str, x: torch.Tensor, dims: int, kind: str | None = None, eps: float | None = EPS) -> Sample:
@@ -173,21 +221,22 @@ class _Calls:
         yield self.sample("transposed", self.make(4, 3).mT, 1, "both", 0.5)
         yield self.sample("three rows", self.make(3, 3), 1, "both", 0.5)
 
-
-def _layer_samples(device, dtype):
-    return _Calls(device, dtype, False).sweep()
-
-
-def _layer_few(device, dtype):
-    return _Calls(device, dtype, False).few()
-
-
-def _rms_samples(device, dtype):
-    return _Calls(device, dtype, True).sweep()
+    def residual(self, x: torch.Tensor) -> torch.Tensor:
+        """Of every other sample with other strides."""
+        self.count += 1
+        if self.count % 2 == 0 or x.dim() < 2:
+            return self.make(*x.shape)
+        return self.make(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
 
 
-def _rms_few(device, dtype):
-    return _Calls(device, dtype, True).few()
+def _samples(is_rms: bool, only_few: bool, has_residual: bool):
+    def samples(device, dtype):
+        calls = _Calls(device, dtype, is_rms)
+        for sample in calls.few() if only_few else calls.sweep():
+            x, *args = sample.args
+            yield Sample(sample.name, (x, calls.residual(x), *args), sample.kwargs) if has_residual else sample
+
+    return samples
 
 
 # ---------------------------------------------------------------- errors
@@ -223,6 +272,24 @@ def _layer_errors(device):
 
 def _rms_errors(device):
     return _errors(device, True)
+
+
+def _add_errors(device: str, is_rms: bool) -> Iterator[ErrorCase]:
+    make = Maker(device, torch.float32)
+    for case in _errors(device, is_rms):
+        x, *args = case.args
+        yield ErrorCase(case.name, (x, x, *args), says=case.says, on_meta=case.on_meta)
+    for shape in ((2, 4), (3, 5)):
+        says = (r"\bresidual\b", r"\[3, 4\]", rf"\[{shape[0]}, {shape[1]}\]")
+        yield ErrorCase(f"residual {shape}", (make(3, 4), make(*shape), (4,)), says=says)
+
+
+def _add_layer_errors(device):
+    return _add_errors(device, False)
+
+
+def _add_rms_errors(device):
+    return _add_errors(device, True)
 
 
 # ---------------------------------------------------------------- with statistics, and gradients
@@ -261,8 +328,8 @@ def _rows_bound(x, weight, bias, dims, eps, is_rms):
     return _finite(_joined(out, *(() if is_rms else (of_mean,)), of_rstd), torch.float32)
 
 
-def _gradients(grad, x, weight, dims, rstd, mean, is_rms) -> tuple[torch.Tensor, ...]:
-    """In float64, of given statistics."""
+def _gradients(grad, x, weight, dims, rstd, mean, is_rms, of_sum) -> tuple[torch.Tensor, ...]:
+    """In float64, of given statistics. `of_sum` is the gradient of other uses of x, or None."""
     over, outer = tuple(range(-dims, 0)), tuple(range(x.dim() - dims))
     grad = wide(grad, grad.dtype)
     values = (wide(x, x.dtype) - (0 if is_rms else mean.double())) * rstd.double()
@@ -270,7 +337,7 @@ def _gradients(grad, x, weight, dims, rstd, mean, is_rms) -> tuple[torch.Tensor,
     inner = scaled - values * (scaled * values).mean(over, keepdim=True)
     if not is_rms:
         inner = inner - scaled.mean(over, keepdim=True)
-    dx = rstd.double() * inner
+    dx = rstd.double() * inner + (0 if of_sum is None else wide(of_sum, of_sum.dtype))
     terms = grad * values
 
     def over_rows(t):
@@ -280,7 +347,7 @@ def _gradients(grad, x, weight, dims, rstd, mean, is_rms) -> tuple[torch.Tensor,
     return tuple(found if is_rms else [*found, over_rows(grad)])
 
 
-def _gradient_bound(grad, x, weight, dims, eps, rstd, mean, is_rms):
+def _gradient_bound(grad, x, weight, dims, eps, rstd, mean, is_rms, of_sum):
     over, outer = tuple(range(-dims, 0)), tuple(range(x.dim() - dims))
     rounding = torch.finfo(compute_type(x.dtype)).eps
     values, _, own = normal(wide(x, x.dtype), dims, eps, is_rms)
@@ -290,7 +357,7 @@ def _gradient_bound(grad, x, weight, dims, eps, rstd, mean, is_rms):
     terms = (grad.double().abs() * changes, grad.double().abs())
     of_rows = [(t.sum(outer) if outer else t) * 8 for t in terms]
     dtype = x.dtype if weight is None else weight.dtype
-    exact = _gradients(grad, x, weight, dims, rstd, mean, is_rms)
+    exact = _gradients(grad, x, weight, dims, rstd, mean, is_rms, of_sum)
     dtypes = [x.dtype] + [dtype] * 2
     rounded = [torch.finfo(d).eps * e.abs() for d, e in zip(dtypes, exact, strict=False)]
     parts = [8 * rounding * sizes] + ([] if weight is None else [rounding * of_rows[0]])
@@ -304,7 +371,7 @@ def _statistics(x, dims, eps, is_rms):
     return (rstd.to(kind),) if is_rms else (mean.to(kind), rstd.to(kind))
 
 
-def _internal_samples(is_rms: bool, is_backward: bool, only_few: bool):
+def _internal_samples(is_rms: bool, is_backward: bool, has_residual: bool, only_few: bool):
     def samples(device, dtype):
         calls = _Calls(device, dtype, is_rms)
         for sample in calls.few() if only_few else calls.sweep():
@@ -312,12 +379,18 @@ def _internal_samples(is_rms: bool, is_backward: bool, only_few: bool):
                 continue
             x, shape, *parameters, eps = sample.args
             dims, weight, eps = len(shape), parameters[0], _eps(x, eps)
-            if not is_backward:
+            if has_residual:
+                yield Sample(sample.name, (x, calls.residual(x), *parameters, dims, eps))
+            elif not is_backward:
                 yield Sample(sample.name, (x, *parameters, dims, eps))
             elif x.numel() and x.isfinite().all():
                 grad = calls.make(*x.shape)
                 mask = [True, weight is not None] + ([] if is_rms else [True])
-                yield Sample(sample.name, (grad, x, *_statistics(x, dims, eps, is_rms), weight, dims, eps, mask))
+                of_sum = calls.residual(x) if calls.count % 4 < 2 else None
+                calls.count += of_sum is None
+                yield Sample(
+                    sample.name, (grad, x, *_statistics(x, dims, eps, is_rms), weight, dims, eps, mask, of_sum)
+                )
 
     return samples
 
@@ -338,46 +411,74 @@ def _rms_rows_bound(device, dtype, reference, x, weight, dims, eps):
     return _rows_bound(x, weight, None, dims, eps, True)
 
 
-def _layer_gradients(grad, x, mean, rstd, weight, dims, eps, mask):
-    return _joined(*_gradients(grad, x, weight, dims, rstd, mean, False))
+def _layer_gradients(grad, x, mean, rstd, weight, dims, eps, mask, of_sum):
+    return _joined(*_gradients(grad, x, weight, dims, rstd, mean, False, of_sum))
 
 
-def _rms_gradients(grad, x, rstd, weight, dims, eps, mask):
-    return _joined(*_gradients(grad, x, weight, dims, rstd, None, True))
+def _rms_gradients(grad, x, rstd, weight, dims, eps, mask, of_sum):
+    return _joined(*_gradients(grad, x, weight, dims, rstd, None, True, of_sum))
 
 
-def _layer_gradients_bound(device, dtype, reference, grad, x, mean, rstd, weight, dims, eps, mask):
-    return _gradient_bound(grad, x, weight, dims, eps, rstd, mean, False)
+def _layer_gradients_bound(device, dtype, reference, grad, x, mean, rstd, weight, dims, eps, mask, of_sum):
+    return _gradient_bound(grad, x, weight, dims, eps, rstd, mean, False, of_sum)
 
 
-def _rms_gradients_bound(device, dtype, reference, grad, x, rstd, weight, dims, eps, mask):
-    return _gradient_bound(grad, x, weight, dims, eps, rstd, None, True)
+def _rms_gradients_bound(device, dtype, reference, grad, x, rstd, weight, dims, eps, mask, of_sum):
+    return _gradient_bound(grad, x, weight, dims, eps, rstd, None, True, of_sum)
+
+
+def _add_layer_rows(x, residual, weight, bias, dims, eps):
+    return _joined(_layer_rows(x + residual, weight, bias, dims, eps), x + residual)
+
+
+def _add_rms_rows(x, residual, weight, dims, eps):
+    return _joined(_rms_rows(x + residual, weight, dims, eps), x + residual)
+
+
+def _add_layer_rows_bound(device, dtype, reference, x, residual, *args):
+    return _joined(_layer_rows_bound(device, dtype, reference, x + residual, *args), torch.zeros_like(x))
+
+
+def _add_rms_rows_bound(device, dtype, reference, x, residual, *args):
+    return _joined(_rms_rows_bound(device, dtype, reference, x + residual, *args), torch.zeros_like(x))
 
 
 _shared = {"dtypes": FLOATS, "elementwise": False, "workspace": workspace_of(8)}
 
 
-def _internal(name: str, aten, bound, is_rms: bool, is_backward: bool) -> OpCase:
+def _internal(name: str, aten, bound) -> OpCase:
+    kind = "rms" in name, "backward" in name, "add" in name
     return internal_case(
         name=name, op=_rows_op(name), overload=getattr(OPS, name).default, aten=aten, reference=aten,
-        samples=_internal_samples(is_rms, is_backward, False), few=_internal_samples(is_rms, is_backward, True), bound=bound,
-        as_accurate=False, **_shared,
+        samples=_internal_samples(*kind, False), few=_internal_samples(*kind, True), bound=bound, as_accurate=False, **_shared,
+    )  # fmt: skip
+
+
+def _public(name: str, op, aten, reference, errors, bound, **fields) -> OpCase:
+    kind = "rms" in name, "add" in name
+    return OpCase(
+        name=name, op=op, overload=getattr(OPS, name).default, aten=aten, reference=reference, errors=errors, bound=bound,
+        samples=_samples(kind[0], False, kind[1]), few=_samples(kind[0], True, kind[1]), grad_dtypes=FLOATS, saves_inputs=True,
+        **fields, **_shared,
     )  # fmt: skip
 
 
 CASES = [
-    OpCase(
-        name="layer_norm", op=OPS.layer_norm.default, overload=OPS.layer_norm.default, aten=_layer_aten, reference=_layer_reference,
-        samples=_layer_samples, few=_layer_few, errors=_layer_errors, grad_dtypes=FLOATS, bound=_layer_bound, saves_inputs=True,
-        cancels=8, **_shared,
+    _public("layer_norm", OPS.layer_norm.default, _layer_aten, _layer_reference, _layer_errors, _layer_bound, cancels=8),
+    _public("rms_norm", OPS.rms_norm.default, _rms_aten, _rms_reference, _rms_errors, _rms_bound, fuses=True),
+    # Both results are put together.
+    _public(
+        "add_layer_norm", _add_layer, _add_layer_aten, _add_layer_reference, _add_layer_errors, _add_layer_bound, fuses=True,
+        as_accurate=False, cancels=8, approximates=2,
     ),
-    OpCase(
-        name="rms_norm", op=OPS.rms_norm.default, overload=OPS.rms_norm.default, aten=_rms_aten, reference=_rms_reference,
-        samples=_rms_samples, few=_rms_few, errors=_rms_errors, grad_dtypes=FLOATS, bound=_rms_bound, saves_inputs=True, fuses=True,
-        **_shared,
+    _public(
+        "add_rms_norm", _add_rms, _add_rms_aten, _add_rms_reference, _add_rms_errors, _add_rms_bound, fuses=True,
+        as_accurate=False, cancels=8, approximates=2,
     ),
-    _internal("_layer_norm", _layer_rows, _layer_rows_bound, False, False),
-    _internal("_rms_norm", _rms_rows, _rms_rows_bound, True, False),
-    _internal("_layer_norm_backward", _layer_gradients, _layer_gradients_bound, False, True),
-    _internal("_rms_norm_backward", _rms_gradients, _rms_gradients_bound, True, True),
+    _internal("_layer_norm", _layer_rows, _layer_rows_bound),
+    _internal("_rms_norm", _rms_rows, _rms_rows_bound),
+    _internal("_add_layer_norm", _add_layer_rows, _add_layer_rows_bound),
+    _internal("_add_rms_norm", _add_rms_rows, _add_rms_rows_bound),
+    _internal("_layer_norm_backward", _layer_gradients, _layer_gradients_bound),
+    _internal("_rms_norm_backward", _rms_gradients, _rms_gradients_bound),
 ]  # fmt: skip

@@ -105,18 +105,27 @@ def _aten(x, function, weight, bias):
 
 # ---------------------------------------------------------------- group norm
 
-
-def _group_reference(x, groups, weight=None, bias=None, eps=EPS):
-    return _affine(x, groups, normal(x, groups, eps)[0], weight, bias)
+ACTIVATIONS = {None: lambda x: x, "relu": F.relu, "silu": F.silu, "gelu": F.gelu}
 
 
-def _group_bound(device, dtype, reference, x, groups, weight=None, bias=None, eps=EPS):
-    return _out_bound(x, groups, weight, bias, eps)
+def _group_reference(x, groups, weight=None, bias=None, eps=EPS, activation=None):
+    return ACTIVATIONS[activation](_affine(x, groups, normal(x, groups, eps)[0], weight, bias))
 
 
-def _group_aten(x, groups, weight=None, bias=None, eps=EPS):
+def _group_bound(device, dtype, reference, x, groups, weight=None, bias=None, eps=EPS, activation=None):
+    bound = _out_bound(x, groups, weight, bias, eps)
+    if activation is None:
+        return bound
+    affine = _group_reference(x, groups, weight, bias, eps).abs()
+    return 1.2 * bound + 4 * _eps_of(x) * affine.nan_to_num(nan=0, posinf=0)
+
+
+def _group_aten(x, groups, weight=None, bias=None, eps=EPS, activation=None):
+    if activation not in ACTIVATIONS:
+        raise RuntimeError("a known activation")
+
     def group(x, weight, bias):
-        return F.group_norm(x, groups, weight, bias, eps)
+        return ACTIVATIONS[activation](F.group_norm(x, groups, weight, bias, eps))
 
     return _aten(x, group, weight, bias)
 
@@ -213,8 +222,10 @@ class _Calls:
         self.make, self.dtype, self.kind = Maker(device, dtype), dtype, kind
         self.kinds = itertools.cycle(("both", "weight", "none", "bias", "wide both", "wide weight"))
         self.running = itertools.cycle((False, False, True))
+        self.activations = itertools.cycle((None, None, "silu", "gelu", None, "relu", "silu"))
 
-    def sample(self, name, x, groups, kind=None, eps=EPS, is_running=None) -> Sample:
+    def sample(self, name, x, groups, kind=None, eps=EPS, is_running=None, activation="") -> Sample:
+        """Samples of a group norm go through all activations, unless they have one."""
         kind = kind or next(self.kinds)
         is_wide = "wide" in kind and self.dtype in HALVES
         weight, bias = (
@@ -222,7 +233,8 @@ class _Calls:
             for part in ("weight", "bias")
         )
         if self.kind == "group":
-            return Sample(f"{name}, {groups} groups, {kind}", (x, groups, weight, bias, eps))
+            activation = next(self.activations) if activation == "" else activation
+            return Sample(f"{name}, {groups} groups, {kind}, {activation}", (x, groups, weight, bias, eps, activation))
         is_running = next(self.running) if is_running is None else is_running
         return Sample(f"{name}, {kind}{', running' * is_running}", (x, is_running, weight, bias, eps))
 
@@ -251,14 +263,18 @@ class _Calls:
         yield Sample("channels", (self.make(2, 4, 3), *first), {"eps": 0.5})
         # Three values of a channel cancel more than float32 weights of half types are compared by.
         for kind in ("both", "none", "weight") + (("wide both",) if self.kind != "instance" else ()):
-            yield self.sample("channels", self.make(2, 4, 3), 2, kind, 0.5, False)
-        yield self.sample("images", self.make(2, 4, 2, 2), 2, "both", 0.5, False)
+            yield self.sample("channels", self.make(2, 4, 3), 2, kind, 0.5, False, None)
+        yield self.sample("images", self.make(2, 4, 2, 2), 2, "both", 0.5, False, None)
         # PyTorch's batch norm has wrong Hessians, so no sample is small enough for the test of these.
         # An instance of three values cancels too much.
         small = (((1, 4, 3), 1), ((2, 2, 1, 3), 2)) if self.kind != "instance" else (((1, 1, 10), 1),)
         for shape, groups in (((2, 2, 3), 2), ((1, 2, 6), 1), *small, ((1, 2, 5), 2), ((1, 2, 2, 3), 1)):
-            yield self.sample(f"{shape}", self.make(*shape), groups, "both", 0.5, False)
-        if self.kind != "group":
+            yield self.sample(f"{shape}", self.make(*shape), groups, "both", 0.5, False, None)
+        if self.kind == "group":
+            for activation in ("silu", "gelu", "relu"):
+                yield self.sample("activated", self.make(2, 2, 3), 2, "both", 0.5, activation=activation)
+            yield self.sample("activated", self.make(2, 4, 3), 2, "none", 0.5, activation="silu")
+        else:
             yield self.sample("running", self.make(2, 4, 3), 2, "both", 0.5, True)
 
 
@@ -281,6 +297,8 @@ def _group_errors(device: str) -> Iterator[ErrorCase]:
     for wrong in (make(3), make(4, 1)):
         yield ErrorCase(f"weight {tuple(wrong.shape)}", (x, 2, wrong), says=(r"\bweight\b", r"\[4\]"))
     yield ErrorCase("bias of another shape", (x, 2, make(4), make(2)), says=(r"\bbias\b", r"\[4\]", r"\[2\]"))
+    unknown = (x, 2, None, None, EPS, "tanh")
+    yield ErrorCase("an unknown activation", unknown, says=(r"\bactivation\b", "'silu'", "got 'tanh'"))
 
 
 def _running_errors(device: str) -> Iterator[ErrorCase]:
@@ -403,7 +421,7 @@ def _internal_samples(kind: str, is_backward: bool, only_few: bool):
         for sample in calls.few() if only_few else calls.sweep():
             if len(sample.args) == 2:
                 continue
-            x, second, weight, bias, eps = sample.args
+            x, second, weight, bias, eps = sample.args[:5]
             if x.numel() == 0:
                 continue
             groups = second if kind == "group" else None

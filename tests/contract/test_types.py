@@ -25,6 +25,7 @@ _BATCH_NORM = {
     "weight": torch.ones(4),
     "bias": torch.ones(4),
 }
+_ROWS = {"input": _MATRIX, "residual": _MATRIX, "normalized_shape": 4, "weight": torch.ones(4)}
 _REDUCTION = {"input": _MATRIX, "dim": 0, "out": torch.empty(4)}
 _UPSAMPLING = {"input": _IMAGE, "output_size": 3}
 _UPSAMPLING_BACKWARD = {"grad_output": _IMAGE, "output_size": [2, 2], "input_size": [1, 1, 1, 1]}
@@ -38,6 +39,8 @@ CALLS = {
         "weight": torch.ones(3, 2),
         "bias": _VECTOR,
     },
+    "add_layer_norm": _ROWS | {"bias": torch.ones(4)},
+    "add_rms_norm": _ROWS,
     "clustering_coefficients": {"graph": _EDGES},
     "conv1d": _CONVOLUTION | {"groups": 3},
     "conv1d_act": _CONVOLUTION | {"groups": 3},

@@ -90,8 +90,8 @@ def test_every_folder_is_a_room_or_shared():
 
 # Folders with more than 20 files, and how many they may have.
 LARGE_FOLDERS = {
-    "csrc/binding": 25,
-    "csrc/common": 30,
+    "csrc/binding": 26,
+    "csrc/common": 32,
     "csrc/conv1d/forward": 33,
     "csrc/override": 23,
     "tests/cases": 23,

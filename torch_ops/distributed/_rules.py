@@ -82,13 +82,18 @@ RULES: dict[str, Rule] = {
     # norms
     "_layer_norm": Rule(f"{_NORM} bias(*N) -> (... *N) (... *1) (... *1)"),
     "_rms_norm": Rule(f"{_NORM} -> (... *N) (... *1)"),
+    "_add_layer_norm": Rule(f"{_NORM} residual(... *N) bias(*N) -> (... *N) (... *1) (... *1) (... *N)"),
+    "_add_rms_norm": Rule(f"{_NORM} residual(... *N) -> (... *N) (... *1) (... *N)"),
     "_layer_norm_backward": Rule(
-        f"grad(... *N) {_NORM} mean(... *1) rstd(... *1) -> (... *N) (*N)/~ (*N)/~", linear=("grad",)
+        f"grad(... *N) sum_grad(... *N) {_NORM} mean(... *1) rstd(... *1) -> (... *N) (*N)/~ (*N)/~",
+        linear=("grad sum_grad",),
     ),
-    "_rms_norm_backward": Rule(f"grad(... *N) {_NORM} rstd(... *1) -> (... *N) (*N)/~", linear=("grad",)),
+    "_rms_norm_backward": Rule(
+        f"grad(... *N) sum_grad(... *N) {_NORM} rstd(... *1) -> (... *N) (*N)/~", linear=("grad sum_grad",)
+    ),
     "_group_norm": Rule(f"input{_IMAGES} weight(C) bias(C) -> input (n G) (n G)"),
     "_group_norm_backward": Rule(
-        f"grad{_IMAGES} input{_IMAGES} mean(n G) rstd(n G) weight(C) -> input (C)/n (C)/n", linear=("grad",)
+        f"grad{_IMAGES} input{_IMAGES} mean(n G) rstd(n G) weight(C) bias(C) -> input (C)/n (C)/n", linear=("grad",)
     ),
     "_batch_norm": Rule(f"input{_CHANNELS} weight(c) bias(c) mean(c) variance(c) -> input (c) (c) (c)"),
     "_batch_norm_backward": Rule(

@@ -209,22 +209,6 @@ Tensor aten_grad_bias(const BackwardCall& call, const Sizes& sizes) {
   });
 }
 
-Tensor silu_derivative(const Tensor& from) {
-  const Tensor sigmoid = at::sigmoid(from);
-  return sigmoid * (1 + from * (1 - sigmoid));
-}
-
-Tensor activation_backward(const Tensor& grad, const Tensor& from, Activation activation) {
-  if (activation == Activation::kNone) return grad;
-  if (activation == Activation::kRelu) return at::threshold_backward(grad, from, 0);
-  if (activation == Activation::kGelu) return at::gelu_backward(grad, from);
-  // silu_backward has no derivative in either mode, and does not support complex numbers.
-  const bool differentiable =
-      at::GradMode::is_enabled() || has_tangent(grad) || has_tangent(from) || from.is_complex();
-  if (!differentiable) return at::silu_backward(grad, from);
-  return grad * silu_derivative(from).conj();
-}
-
 Gradients backward_in_steps(const BackwardCall& call) {
   const auto& [op, grad, input, weight, geometry, mask, bias, activation] = call;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);

@@ -19,12 +19,6 @@ Gradients aten_backward(const BackwardCall& call, const Sizes& sizes, Mask mask)
 
 Tensor aten_grad_bias(const BackwardCall& call, const Sizes& sizes);
 
-Tensor silu_derivative(const Tensor& from);
-
-// grad times the activation's derivative, or its conjugate for complex numbers. `from` is the
-// activation's operand; for relu it may be the result. The result is differentiable.
-Tensor activation_backward(const Tensor& grad, const Tensor& from, Activation activation);
-
 // Computes a checked backward call by other operators, which are differentiable and have batching
 // rules: the activation's operand once more, its gradient, and the convolution's gradients.
 Gradients backward_in_steps(const BackwardCall& call);

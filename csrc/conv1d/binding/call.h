@@ -4,8 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
-#include <algorithm>
-
+#include "binding/activation.h"
 #include "conv1d/binding/ops.h"
 #include "conv1d/problem.h"
 
@@ -20,16 +19,6 @@ using Mask = std::array<bool, 3>;  // which gradients to compute: of input, weig
 using Gradients = std::tuple<Tensor, Tensor, Tensor>;
 
 constexpr const char* kUpdateOp = "gpuopt::causal_conv1d_update";
-
-// In the order of Activation.
-constexpr std::array<std::string_view, 4> kActivations{"none", "relu", "silu", "gelu"};
-
-inline Activation to_activation(const char* op, std::string_view name) {
-  const auto found = std::find(kActivations.begin(), kActivations.end(), name);
-  TORCH_CHECK(found != kActivations.end(), op, ": activation must be known: expected 'none', ",
-              "'relu', 'silu' or 'gelu', got '", name, "'");
-  return static_cast<Activation>(found - kActivations.begin());
-}
 
 // How taps lie on the input. A geometry only refers to its numbers and must not outlive them.
 struct Geometry {
@@ -102,7 +91,7 @@ inline Conv1dAct::operator conv1d::ForwardCall() const {
           weight,
           bias,
           {stride, padding, dilation, groups},
-          conv1d::to_activation(name_of<Conv1dAct>(), activation)};
+          to_activation(name_of<Conv1dAct>(), activation)};
 }
 inline ConvTranspose1d::operator conv1d::ForwardCall() const {
   return {name_of<ConvTranspose1d>(),
@@ -120,7 +109,7 @@ inline Conv1dBackward::operator conv1d::BackwardCall() const {
           {stride, padding, dilation, groups},
           output_mask,
           bias,
-          conv1d::to_activation(name_of<Conv1dBackward>(), activation)};
+          to_activation(name_of<Conv1dBackward>(), activation)};
 }
 
 }  // namespace gpuopt

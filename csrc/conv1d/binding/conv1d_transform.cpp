@@ -45,12 +45,6 @@ Tensor of_none(const Operand& like, std::initializer_list<SymInt> sizes) {
   return at::zeros_symint(shape, like.value.options());
 }
 
-Tensor activate(const Tensor& values, Activation activation) {
-  if (activation == Activation::kRelu) return at::relu(values);
-  if (activation == Activation::kSilu) return at::silu(values);
-  return activation == Activation::kGelu ? at::gelu(values) : values;
-}
-
 // One weight for all examples, which go into the batch. A bias that differs between them is added
 // to the result.
 Tensor convolve_batches(const Operands& in, const SymSizes& sizes, const Geometry& geometry,
@@ -64,7 +58,7 @@ Tensor convolve_batches(const Operands& in, const SymSizes& sizes, const Geometr
       out_of_batch(geometry.convolve(input, in.weight.value, std::nullopt), in, sizes);
   if (is_known_zero(sizes.out_channels)) return result;
   const Tensor bias = in.other.in_front(in.examples).unsqueeze(1).unsqueeze(3);
-  return activate(at::add(result, bias), activation);
+  return activated(at::add(result, bias), activation);
 }
 
 // A weight for each example: the examples become groups. If there is one group and the examples

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "common/activation.cuh"
 #include "common/async.cuh"
 #include "common/index.h"
 #include "common/launch.cuh"
@@ -35,51 +36,6 @@ __device__ __forceinline__ Vec<T, N> load_vec_if(const T* aligned, bool valid) {
 template <typename T>
 __device__ __forceinline__ T load_if(const T* address, bool valid) {
   return load_vec_if<T, 1>(address, valid).values[0];
-}
-
-// numerator / (1 + exp(-x)). Half types use approximate instructions, whose error of a few fp32 ulp
-// vanishes in the rounding. An accurate exponential and division are several times as many
-// instructions, which a short filter cannot hide behind its memory traffic.
-template <typename T, typename C>
-__device__ __forceinline__ C times_sigmoid(C numerator, C x) {
-#if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(T) == 2) {
-    float exponential, reciprocal;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(exponential) : "f"(x * -1.4426950408889634f));
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(1.0f + exponential));
-    return numerator * reciprocal;
-  }
-#endif
-  return numerator / (C(1) + exp(-x));
-}
-
-template <typename T, typename C>
-__device__ __forceinline__ C silu(C x) {
-  return times_sigmoid<T>(x, x);
-}
-
-template <typename T, typename C>
-__device__ __forceinline__ C silu_derivative(C x) {
-  const C sigmoid = times_sigmoid<T>(C(1), x);
-  return sigmoid * (C(1) + x * (C(1) - sigmoid));
-}
-
-// The formulas of ATen's Activation.cu, on results of type T: silu is x / (1 + exp(-x)), gelu is
-// x Phi(x).
-template <typename T, int Count, typename C>
-__device__ __forceinline__ void activate(C (&values)[Count], Activation activation) {
-  if (activation == Activation::kNone) return;
-  const auto apply = [&](auto formula) {
-#pragma unroll
-    for (int i = 0; i < Count; ++i) values[i] = formula(values[i]);
-  };
-  if (activation == Activation::kRelu) {
-    apply([](C x) { return x < C(0) ? C(0) : x; });  // NaN stays NaN
-  } else if (activation == Activation::kSilu) {
-    apply([](C x) { return silu<T>(x); });
-  } else {
-    apply([](C x) { return x * C(0.5) * (C(1) + erf(x * C(0.70710678118654752440))); });
-  }
 }
 
 // The bias of a channel, or 0 if there is none.

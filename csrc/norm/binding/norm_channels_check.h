@@ -49,25 +49,23 @@ void check_channel_norm(const Op& op) {
   } else {
     check_groups(name, op.input, op.groups);
   }
+  if constexpr (requires { op.activation; }) {
+    TORCH_CHECK(0 <= op.activation && op.activation < static_cast<int64_t>(kActivations.size()),
+                name, ": activation must be known: expected a value from 0 to ",
+                kActivations.size() - 1, ", got ", op.activation);
+  }
+  check_factors(name, op.input, op.weight, bias_of(op));
   const c10::SymIntArrayRef sizes = channel_sizes(op.input);
   if constexpr (requires { op.grad; }) {
-    check_factors(name, op.input, op.weight, std::nullopt);
-    check_dtype_of(name, {"grad", op.grad}, {"input", op.input});
-    TORCH_CHECK(may_have_shape(op.grad, op.input.sym_sizes()), name,
-                ": grad must have the shape of input: expected ", op.input.sym_sizes(), ", got ",
-                op.grad.sym_sizes());
-    check_device_of(name, {"grad", op.grad}, {"input", op.input});
+    check_like_input(name, {"grad", op.grad}, op.input);
     const c10::SymInt count = Op::kIsBatch ? sizes[0] : op.input.sym_size(0) * groups_of(op);
     check_channels(name, {"mean", op.mean}, op.input, count);
     check_channels(name, {"rstd", op.rstd}, op.input, count);
-  } else {
-    check_factors(name, op.input, op.weight, op.bias);
-    if constexpr (requires { op.variance; }) {
-      TORCH_CHECK(is_given(op.mean) == is_given(op.variance), name,
-                  ": mean and variance must be given together: expected both or neither");
-      if (is_given(op.mean)) check_channels(name, {"mean", *op.mean}, op.input, sizes[0]);
-      if (is_given(op.mean)) check_channels(name, {"variance", *op.variance}, op.input, sizes[0]);
-    }
+  } else if constexpr (requires { op.variance; }) {
+    TORCH_CHECK(is_given(op.mean) == is_given(op.variance), name,
+                ": mean and variance must be given together: expected both or neither");
+    if (is_given(op.mean)) check_channels(name, {"mean", *op.mean}, op.input, sizes[0]);
+    if (is_given(op.mean)) check_channels(name, {"variance", *op.variance}, op.input, sizes[0]);
   }
 }
 

@@ -89,7 +89,7 @@ BatchNormChannels::Result normalize_by_kernels(const Op& op) {
   if (variance.defined() && variance.numel() > 0) {
     problem.variance = variance.mutable_data_ptr();
   }
-  problem.affine = parameters.affine();
+  problem.affine = parameters.affine(activation_of(op));
   problem.dtype = to_dtype(name, input.scalar_type());
   problem.eps = op.eps;
   Tensor given_mean, given_variance;
@@ -130,12 +130,12 @@ GroupNormGradients::Result differentiate_by_kernels(const Op& op) {
   check_memory(name, {{"grad", op.grad},
                       {"input", op.input},
                       {"weight", value_or_undefined(op.weight)},
+                      {"bias", value_or_undefined(bias_of(op))},
                       {"mean", op.mean},
                       {"rstd", op.rstd}});
   const c10::cuda::CUDAGuard guard(op.input.device());
   const ChannelLayout layout(op.input);
-  const auto of_weight = op.input.options().dtype(is_given(op.weight) ? op.weight->scalar_type()
-                                                                      : op.input.scalar_type());
+  const auto of_weight = op.input.options().dtype(parameter_type(op));
   const auto of_channels = [&](bool is_wanted) {
     return is_wanted ? unfilled(op.input.sizes().slice(1, 1), of_weight) : Tensor();
   };
@@ -149,7 +149,7 @@ GroupNormGradients::Result differentiate_by_kernels(const Op& op) {
   }
   if (!op.mask[0] && !op.mask[1] && !op.mask[2]) return results;
   const Tensor input = layout.dense(op.input), grad = layout.dense(op.grad);
-  const DenseParameters parameters(name, input, op.weight, std::nullopt);
+  const DenseParameters parameters(name, input, op.weight, bias_of(op));
   const Tensor mean = op.mean.to(compute_type(input)).contiguous();
   const Tensor rstd = op.rstd.to(compute_type(input)).contiguous();
   ChannelBackward problem;
@@ -162,7 +162,7 @@ GroupNormGradients::Result differentiate_by_kernels(const Op& op) {
   problem.weight_grad = written(weight_grad);
   problem.bias_grad = written(bias_grad);
   problem.is_given = has_given_statistics(op);
-  problem.affine = parameters.affine();
+  problem.affine = parameters.affine(activation_of(op));
   problem.dtype = to_dtype(name, input.scalar_type());
   TensorWorkspace workspace;
   check_launch(

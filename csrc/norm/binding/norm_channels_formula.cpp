@@ -81,14 +81,20 @@ GroupedNormal grouped_normal(const Op& op, const GroupedView& view, const Tensor
   return found;
 }
 
+// What the activation is applied to, from the normalised values.
+Tensor affine_of(const Tensor& input, const Tensor& normal, const TensorOption& weight,
+                 const TensorOption& bias) {
+  Tensor out = normal.reshape_symint(input.sym_sizes());
+  if (is_given(weight)) out = out.mul(of_channels(*weight, input));
+  return is_given(bias) ? out.add(of_channels(*bias, input)) : out;
+}
+
 template <typename Op>
 ChannelNormal forward_formula(const Op& op) {
   const GroupedView view(op);
   const GroupedNormal normal = grouped_normal(op, view, op.input);
-  Tensor out = normal.values.reshape_symint(op.input.sym_sizes());
-  if (is_given(op.weight)) out = out.mul(of_channels(*op.weight, op.input));
-  if (is_given(op.bias)) out = out.add(of_channels(*op.bias, op.input));
-  out = out.to(op.input.scalar_type());
+  const Tensor affine = affine_of(op.input, normal.values, op.weight, op.bias);
+  const Tensor out = activated(affine, activation_of(op)).to(op.input.scalar_type());
   std::vector<SymInt> sizes{view.sizes[1]};
   if (!Op::kIsBatch) sizes.insert(sizes.begin(), view.sizes[0]);
   ChannelNormal found{laid_out_as(out, op.input), normal.mean.reshape_symint(sizes),
@@ -116,19 +122,22 @@ Tensor derivative(const Op& op, const GroupedView& view, const GroupedNormal& no
 template <typename Op>
 std::tuple<Tensor, Tensor, Tensor> gradient_formula(const Op& op, const GroupedView& view,
                                                     const GroupedNormal& normal) {
-  const Tensor grad = view.of(op.grad);
+  Tensor of_affine = op.grad.to(view.compute);
+  if (activation_of(op) != Activation::kNone) {
+    const Tensor affine = affine_of(op.input, normal.values, op.weight, bias_of(op));
+    of_affine = activation_backward(of_affine, affine, activation_of(op));
+  }
+  const Tensor grad = view.of(of_affine);
   Tensor input, weight, bias;
   if (op.mask[0]) {
     const Tensor scaled =
-        is_given(op.weight)
-            ? view.of(op.grad.to(view.compute).mul(of_channels(*op.weight, op.input)))
-            : grad;
+        is_given(op.weight) ? view.of(of_affine.mul(of_channels(*op.weight, op.input))) : grad;
     input = derivative(op, view, normal, scaled)
                 .to(op.input.scalar_type())
                 .reshape_symint(op.input.sym_sizes());
     input = laid_out_as(input, op.input);
   }
-  const auto dtype = is_given(op.weight) ? op.weight->scalar_type() : op.input.scalar_type();
+  const auto dtype = parameter_type(op);
   const auto over_samples = [&](const Tensor& terms) {
     return terms.sum(at::IntArrayRef{0, 3}).reshape_symint(channel_sizes(op.input)).to(dtype);
   };
@@ -169,6 +178,13 @@ Tensor tangent_formula(const Op& op) {
     const Tensor change =
         of_channels(tangent_of(*op.bias), op.input).expand_symint(op.input.sym_sizes());
     sum = sum.defined() ? sum.add(change) : change.clone(at::MemoryFormat::Contiguous);
+  }
+  if (activation_of(op) != Activation::kNone) {
+    const auto primal = [](const TensorOption& tensor) {
+      return is_given(tensor) ? TensorOption(primal_of(*tensor)) : std::nullopt;
+    };
+    const Tensor affine = affine_of(op.input, normal.values, primal(op.weight), primal(op.bias));
+    sum = activation_backward(sum, affine, activation_of(op));
   }
   return laid_out_as(sum.to(op.input.scalar_type()), op.input);
 }

@@ -24,12 +24,17 @@ struct ChannelNormNode : GradNode {
     }
     const bool has_other_type =
         is_given(op.weight) && op.weight->scalar_type() != op.input.scalar_type();
-    if (next_edge(0).is_valid() || has_other_type) weight_.save(op.weight);
+    activation_ = activation_of(op);
+    const bool is_activated = activation_ != Activation::kNone;
+    if (next_edge(0).is_valid() || has_other_type || is_activated) weight_.save(op.weight);
+    if (is_activated) bias_.save(op.bias);
   }
   std::string name() const override {
     return Rows::kIsBatch ? "GpuoptBatchNormBackward" : "GpuoptGroupNormBackward";
   }
-  void describe_state(NodeState& state) const override { state(kind_, eps_, bias_type_); }
+  void describe_state(NodeState& state) const override {
+    state(kind_, eps_, bias_type_, activation_);
+  }
   void save_result(const typename Rows::Result& result) {
     mean_.save(std::get<1>(result));
     rstd_.save(std::get<2>(result));
@@ -38,9 +43,17 @@ struct ChannelNormNode : GradNode {
   variable_list gradients(const Tensor& grad) override {
     const std::array<bool, 3> mask{task_should_compute_output(0), task_should_compute_output(1),
                                    task_should_compute_output(2)};
-    const auto [input, weight, bias] =
-        call(Gradients{grad, input_.unpack(), mean_.unpack(), rstd_.unpack(),
-                       if_defined(weight_.unpack()), kind_, eps_, mask});
+    const auto differentiate = [&](auto... more) {
+      return call(Gradients{grad, input_.unpack(), mean_.unpack(), rstd_.unpack(),
+                            if_defined(weight_.unpack()), kind_, eps_, mask, more...});
+    };
+    typename Gradients::Result found;
+    if constexpr (Rows::kIsBatch) {
+      found = differentiate();
+    } else {
+      found = differentiate(if_defined(bias_.unpack()), static_cast<int64_t>(activation_));
+    }
+    const auto& [input, weight, bias] = found;
     return {input, weight, mask[2] ? bias.to(bias_type_) : Tensor()};
   }
   static Tensor tangent(const Rows& op, const typename Rows::Result&) {
@@ -49,9 +62,10 @@ struct ChannelNormNode : GradNode {
 
  private:
   Kind kind_ = {};
+  Activation activation_ = Activation::kNone;
   double eps_;
   at::ScalarType bias_type_;
-  Saved input_, weight_{this}, mean_{this}, rstd_{this};
+  Saved input_, weight_{this}, bias_{this}, mean_{this}, rstd_{this};
 };
 
 template <typename Node, typename Op>

@@ -24,7 +24,10 @@ Tensor group_norm(const GroupNorm& op) {
   check_input(name, op.input);
   check_groups(name, op.input, op.groups);
   check_factors(name, op.input, op.weight, op.bias);
-  return std::get<0>(call(GroupNormGroups{op.input, op.weight, op.bias, op.groups, op.eps}));
+  const Activation activation =
+      op.activation.has_value() ? to_activation(name, *op.activation) : Activation::kNone;
+  return std::get<0>(call(GroupNormGroups{op.input, op.weight, op.bias, op.groups, op.eps,
+                                          static_cast<int64_t>(activation)}));
 }
 
 // running = (1 - momentum) * running + momentum * found, rounded once.
@@ -149,7 +152,7 @@ typename Op::Result channels_on_cpu(const Op& op) {
   };
   const Tensor input = op.input.to(compute).contiguous(op.input.suggest_memory_format());
   ChannelNormal found = normalized_on_cpu(op, input, cast(op.weight), cast(op.bias));
-  found.out = laid_out_as(found.out.to(dtype), op.input);
+  found.out = laid_out_as(activated(found.out, activation_of(op)).to(dtype), op.input);
   return result_of<Op>(found);
 }
 
@@ -210,10 +213,9 @@ BatchNormTraining::Result batch_training_meta(const BatchNormTraining& op) {
 template <typename Op>
 typename Op::Result channel_gradients_meta(const Op& op) {
   check_channel_norm(op);
-  const auto dtype = is_given(op.weight) ? op.weight->scalar_type() : op.input.scalar_type();
   const auto of_channels = [&](bool is_wanted) {
     if (!is_wanted) return Tensor();
-    return at::empty_symint(channel_sizes(op.input), op.input.options().dtype(dtype));
+    return at::empty_symint(channel_sizes(op.input), op.input.options().dtype(parameter_type(op)));
   };
   return {op.mask[0] ? like_channels_meta(op.input) : Tensor(), of_channels(op.mask[1]),
           of_channels(op.mask[2])};

@@ -4,22 +4,21 @@
 #include <array>
 #include <tuple>
 
-#include "binding/op.h"
-#include "binding/optional.h"
+#include "binding/activation.h"
+#include "norm/binding/norm_ops.h"
 
 namespace gpuopt::norm {
-
-using at::Tensor;
 
 struct GroupNorm {
   using Result = Tensor;
   static constexpr std::string_view kSchema =
       "group_norm(Tensor input, SymInt num_groups, Tensor? weight=None, Tensor? bias=None, float "
-      "eps=1e-05) -> Tensor";
+      "eps=1e-05, str? activation=None) -> Tensor";
   const Tensor& input;
   c10::SymInt groups;
   const TensorOption &weight, &bias;
   double eps;
+  std::optional<std::string_view> activation;
 };
 
 // As in ATen's schema, no argument says that the running statistics are written: the operator is
@@ -50,17 +49,18 @@ struct InstanceNorm {
 
 // ---------------------------------------------------------------- with statistics
 
-// mean and rstd: [samples, groups], in the compute type.
+// mean and rstd: [samples, groups], in the compute type. The activation is a number of Activation.
 struct GroupNormGroups {
   using Result = std::tuple<Tensor, Tensor, Tensor>;  // out, mean, rstd
   static constexpr std::string_view kSchema =
-      "_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt num_groups, float eps) -> "
-      "(Tensor, Tensor, Tensor)";
+      "_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt num_groups, float eps, int "
+      "activation=0) -> (Tensor, Tensor, Tensor)";
   static constexpr bool kIsBatch = false;
   const Tensor& input;
   const TensorOption &weight, &bias;
   c10::SymInt groups;
   double eps;
+  int64_t activation = 0;
 };
 
 // Normalises with the statistics of the input, or with `mean` and `variance` if they are given.
@@ -90,18 +90,21 @@ struct BatchNormTraining {
   double momentum, eps;
 };
 
-// As LayerNormGradients (norm_ops.h).
+// As LayerNormGradients (norm_ops.h). The derivative of an activation needs the bias.
 struct GroupNormGradients {
   using Result = std::tuple<Tensor, Tensor, Tensor>;
   static constexpr std::string_view kSchema =
       "_group_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
-      "SymInt num_groups, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)";
+      "SymInt num_groups, float eps, bool[3] output_mask, Tensor? bias=None, int activation=0) -> "
+      "(Tensor, Tensor, Tensor)";
   static constexpr bool kIsBatch = false;
   const Tensor &grad, &input, &mean, &rstd;
   const TensorOption& weight;
   c10::SymInt groups;
   double eps;
   std::array<bool, 3> mask;
+  const TensorOption& bias;
+  int64_t activation;
 };
 
 // If not `training`, mean and rstd do not depend on the input.
@@ -129,6 +132,24 @@ c10::SymInt groups_of(const Op& op) {
   } else {
     return op.groups;
   }
+}
+
+// What is applied to the result.
+template <typename Op>
+Activation activation_of(const Op& op) {
+  if constexpr (Op::kIsBatch) {
+    return Activation::kNone;
+  } else {
+    return static_cast<Activation>(op.activation);
+  }
+}
+
+// The dtype of the gradients of weight and bias.
+template <typename Op>
+at::ScalarType parameter_type(const Op& op) {
+  const TensorOption bias = bias_of(op);
+  if (is_given(op.weight)) return op.weight->scalar_type();
+  return is_given(bias) ? bias->scalar_type() : op.input.scalar_type();
 }
 
 // Whether the statistics do not depend on the input.

@@ -84,6 +84,15 @@ inline void check_statistic(const char* op, NamedTensor statistic, const at::Ten
               statistic.tensor.sym_numel());
 }
 
+// A tensor with the dtype, device and shape of the input.
+inline void check_like_input(const char* op, NamedTensor argument, const at::Tensor& input) {
+  check_dtype_of(op, argument, {"input", input});
+  TORCH_CHECK(may_have_shape(argument.tensor, input.sym_sizes()), op, ": ", argument.name,
+              " must have the shape of input: expected ", input.sym_sizes(), ", got ",
+              argument.tensor.sym_sizes());
+  check_device_of(op, argument, {"input", input});
+}
+
 template <typename Op>
 void check(const Op& op) {
   const char* name = name_of<Op>();
@@ -91,17 +100,17 @@ void check(const Op& op) {
   const c10::SymIntArrayRef shape = normalized_sizes(name, op.input, op.dims);
   if constexpr (requires { op.grad; }) {
     check_parameters(name, op.input, op.weight, std::nullopt, shape);
-    check_dtype_of(name, {"grad", op.grad}, {"input", op.input});
-    TORCH_CHECK(may_have_shape(op.grad, op.input.sym_sizes()), name,
-                ": grad must have the shape of input: expected ", op.input.sym_sizes(), ", got ",
-                op.grad.sym_sizes());
-    check_device_of(name, {"grad", op.grad}, {"input", op.input});
+    check_like_input(name, {"grad", op.grad}, op.input);
+    if (is_given(op.sum_grad)) check_like_input(name, {"sum_grad", *op.sum_grad}, op.input);
     check_statistic(name, {"rstd", op.rstd}, op.input, op.dims);
     if constexpr (requires { op.mean; }) {
       check_statistic(name, {"mean", op.mean}, op.input, op.dims);
     }
   } else {
     check_parameters(name, op.input, op.weight, bias_of(op), shape);
+    if constexpr (kHasResidual<Op>) {
+      check_like_input(name, {"residual", op.residual}, op.input);
+    }
   }
 }
 

@@ -53,33 +53,37 @@ Rows rows_of(const char* op, Tensor& input, Tensor& grad, int64_t dims) {
   return rows;
 }
 
-// The result and the statistics. The mean is undefined in RMS norm.
 template <typename Op>
-LayerNormRows::Result normalize(const Op& op) {
+typename Op::Result normalize_rows(const Op& op) {
   const char* name = name_of<Op>();
   check(op);
-  const TensorOption bias = bias_of(op);
+  const TensorOption bias = bias_of(op), given_residual = residual_of(op);
   check_memory(name, {{"input", op.input},
+                      {"residual", value_or_undefined(given_residual)},
                       {"weight", value_or_undefined(op.weight)},
                       {"bias", value_or_undefined(bias)}});
   const c10::cuda::CUDAGuard guard(op.input.device());
   at::DimVector sizes(op.input.sizes());
   const Tensor out = unfilled(sizes, op.input.options());
+  const Tensor sum = kHasResidual<Op> ? unfilled(sizes, op.input.options()) : Tensor();
   std::fill(sizes.end() - op.dims, sizes.end(), 1);
   const auto options = op.input.options().dtype(compute_type(op.input));
   const Tensor rstd = unfilled(sizes, options),
                mean = Op::kIsRms ? Tensor() : unfilled(sizes, options);
-  if (rstd.numel() == 0) return {out, mean, rstd};
+  const auto results = results_of<Op>(out, mean, rstd, sum);
+  if (rstd.numel() == 0) return results;
   if (out.numel() == 0) {
     if (mean.defined()) mean.zero_();
     rstd.fill_(std::numeric_limits<double>::quiet_NaN());
-    return {out, mean, rstd};
+    return results;
   }
-  Tensor input = op.input, same = op.input;
+  Tensor input = op.input, residual = given_residual.value_or(op.input);
   const DenseParameters parameters(name, input, op.weight, bias);
   Forward problem;
-  problem.rows = rows_of(name, input, same, op.dims);
+  problem.rows = rows_of(name, input, residual, op.dims);
   problem.input = input.const_data_ptr();
+  if (kHasResidual<Op>) problem.residual = residual.const_data_ptr();
+  problem.sum = written(sum);
   problem.out = written(out);
   problem.mean = written(mean);
   problem.rstd = written(rstd);
@@ -90,22 +94,19 @@ LayerNormRows::Result normalize(const Op& op) {
   TensorWorkspace workspace;
   check_launch(
       name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
-  return {out, mean, rstd};
-}
-
-LayerNormRows::Result on_cuda(const LayerNormRows& op) { return normalize(op); }
-RmsNormRows::Result on_cuda(const RmsNormRows& op) {
-  auto [out, mean, rstd] = normalize(op);
-  return {out, rstd};
+  return results;
 }
 
 template <typename Op>
-LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_mean) {
+typename Op::Result differentiate_rows(const Op& op) {
   const char* name = name_of<Op>();
+  Tensor given_mean;
+  if constexpr (!Op::kIsRms) given_mean = op.mean;
   check(op);
   check_memory(name, {{"grad", op.grad},
                       {"input", op.input},
                       {"weight", value_or_undefined(op.weight)},
+                      {"sum_grad", value_or_undefined(op.sum_grad)},
                       {"mean", given_mean},
                       {"rstd", op.rstd}});
   const c10::cuda::CUDAGuard guard(op.input.device());
@@ -117,7 +118,7 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
   const Tensor input_grad = op.mask[0] ? unfilled(op.input.sizes(), op.input.options()) : Tensor();
   const Tensor weight_grad = has_weight ? unfilled(shape, of_weight) : Tensor();
   const Tensor bias_grad = has_bias ? unfilled(shape, of_weight) : Tensor();
-  const LayerNormGradients::Result results{input_grad, weight_grad, bias_grad};
+  const auto results = gradients_of<Op>(input_grad, weight_grad, bias_grad);
   if (op.input.numel() == 0) {
     if (has_weight) weight_grad.zero_();
     if (has_bias) bias_grad.zero_();
@@ -130,8 +131,10 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
   const auto statistics = compute_type(input);
   const Tensor rstd = op.rstd.to(statistics).contiguous();
   const Tensor mean = given_mean.defined() ? given_mean.to(statistics).contiguous() : Tensor();
+  const Tensor sum_grad = is_given(op.sum_grad) ? op.sum_grad->contiguous() : Tensor();
   problem.grad = grad.const_data_ptr();
   problem.input = input.const_data_ptr();
+  problem.sum_grad = data_of(sum_grad);
   problem.mean = data_of(mean);
   problem.rstd = rstd.const_data_ptr();
   problem.input_grad = written(input_grad);
@@ -145,16 +148,10 @@ LayerNormGradients::Result differentiate_rows(const Op& op, const Tensor& given_
   return results;
 }
 
-LayerNormGradients::Result on_cuda(const LayerNormGradients& op) {
-  return differentiate_rows(op, op.mean);
-}
-RmsNormGradients::Result on_cuda(const RmsNormGradients& op) {
-  auto [input, weight, bias] = differentiate_rows(op, Tensor());
-  return {input, weight};
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  Ops::for_each([&]<typename Op>() { impl<Op, KernelOf<Op>(on_cuda)>(m); });
+  RowsOps::for_each([&]<typename Op>() { impl<Op, normalize_rows<Op>>(m); });
+  AddRowsOps::for_each([&]<typename Op>() { impl<Op, normalize_rows<Op>>(m); });
+  GradientOps::for_each([&]<typename Op>() { impl<Op, differentiate_rows<Op>>(m); });
 }
 
 }  // namespace

@@ -28,7 +28,9 @@ struct DenseParameters {
       dtype = to_dtype(op, to->scalar_type());
     }
   }
-  Affine affine() const { return {data_of(weight), data_of(bias), dtype}; }
+  Affine affine(Activation activation = Activation::kNone) const {
+    return {data_of(weight), data_of(bias), dtype, activation};
+  }
 };
 
 }  // namespace gpuopt::norm

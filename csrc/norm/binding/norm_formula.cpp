@@ -43,7 +43,9 @@ struct Gradients {
       const Tensor product = scaled.mul(normal.values).mean(dims, /*keepdim=*/true);
       Tensor inner = scaled.sub(normal.values.mul(product));
       if (!Op::kIsRms) inner = inner.sub(scaled.mean(dims, /*keepdim=*/true));
-      input = normal.rstd.mul(inner).to(op.input.scalar_type());
+      input = normal.rstd.mul(inner);
+      if (is_given(op.sum_grad)) input = input.add(op.sum_grad->to(compute));
+      input = input.to(op.input.scalar_type());
     }
     const auto dtype = is_given(op.weight) ? op.weight->scalar_type() : op.input.scalar_type();
     const auto over_rows = [&](const Tensor& terms) {

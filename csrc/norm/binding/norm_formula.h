@@ -8,6 +8,12 @@ namespace gpuopt::norm {
 // The last `count` dimensions, as negative numbers.
 at::DimVector last_dims(int64_t count);
 
+// What is normalised: the sum of input and residual, if there is one.
+template <typename Op>
+Tensor summed(const Op& op) {
+  return op.input.add(op.residual);
+}
+
 // Differentiable, from the input alone.
 LayerNormGradients::Result gradients_by_aten(const LayerNormGradients& op);
 RmsNormGradients::Result gradients_by_aten(const RmsNormGradients& op);

@@ -22,9 +22,29 @@ const RegisterLadder backward_ladder(
 
 // ---------------------------------------------------------------- the functions for users
 
+template <typename Op>
+bool has_two_types(const Op& op) {
+  return op.residual.scalar_type() != op.input.scalar_type();
+}
+
+// Checks the arguments, and returns the number of normalised dimensions.
+template <typename Op>
+int64_t check_call(const Op& op) {
+  const char* name = name_of<Op>();
+  check_input(name, op.input);
+  if constexpr (!requires { op.bias; }) {
+    TORCH_CHECK_VALUE(static_cast<int64_t>(op.shape.size()) <= op.input.dim(), name,
+                      ": input must have the dimensions of normalized_shape: expected at least ",
+                      op.shape.size(), ", got shape ", op.input.sym_sizes());
+  }
+  const int64_t dims = check_shape(name, op.input, op.shape);
+  check_parameters(name, op.input, op.weight, bias_of(op), op.shape);
+  if constexpr (kHasResidual<Op>) check_like_input(name, {"residual", op.residual}, op.input);
+  return dims;
+}
+
 // On CUDA, autocast computes a layer norm in float32, as ATen's. It has no rule for RMS norm.
 Tensor layer_norm(const LayerNorm& op) {
-  const char* name = name_of<LayerNorm>();
   const auto device = op.input.device().type();
   if (device == at::kCUDA && is_autocasting(device)) {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -32,14 +52,27 @@ Tensor layer_norm(const LayerNorm& op) {
       return at::autocast::cached_cast(at::kFloat, tensor, device);
     });
   }
-  check_input(name, op.input);
-  const int64_t dims = check_shape(name, op.input, op.shape);
-  check_parameters(name, op.input, op.weight, op.bias, op.shape);
+  const int64_t dims = check_call(op);
   return std::get<0>(call(LayerNormRows{op.input, op.weight, op.bias, dims, op.eps}));
 }
 
+// Autocast does not change the dtype of the sum. So it has a kernel of its own, as has the sum of
+// two dtypes.
+AddLayerNorm::Result add_layer_norm(const AddLayerNorm& op) {
+  const auto device = op.input.device().type();
+  if ((device == at::kCUDA && is_autocasting(device)) || has_two_types(op)) {
+    const Tensor sum = summed(op);
+    return {call(LayerNorm{sum, op.shape, op.weight, op.bias, op.eps}), sum};
+  }
+  const int64_t dims = check_call(op);
+  const auto [out, mean, rstd, sum] =
+      call(AddLayerNormRows{op.input, op.residual, op.weight, op.bias, dims, op.eps});
+  return {out, sum};
+}
+
 // Whether kernels support the dtypes. ATen composes an RMS norm of others.
-bool are_supported(const RmsNorm& op) {
+template <typename Op>
+bool are_supported(const Op& op) {
   const auto dtype = op.input.scalar_type();
   if (!is_real_float(dtype)) return !op.input.is_complex();
   if (!is_given(op.weight) || op.weight->scalar_type() == dtype) return true;
@@ -47,16 +80,21 @@ bool are_supported(const RmsNorm& op) {
 }
 
 Tensor rms_norm(const RmsNorm& op) {
-  const char* name = name_of<RmsNorm>();
   if (!are_supported(op)) return at::rms_norm_symint(op.input, op.shape, op.weight, op.eps);
-  check_input(name, op.input);
-  TORCH_CHECK_VALUE(static_cast<int64_t>(op.shape.size()) <= op.input.dim(), name,
-                    ": input must have the dimensions of normalized_shape: expected at least ",
-                    op.shape.size(), ", got shape ", op.input.sym_sizes());
-  const int64_t dims = check_shape(name, op.input, op.shape);
-  check_parameters(name, op.input, op.weight, std::nullopt, op.shape);
+  const int64_t dims = check_call(op);
   const double eps = op.eps.value_or(default_eps(op.input));
   return std::get<0>(call(RmsNormRows{op.input, op.weight, dims, eps}));
+}
+
+AddRmsNorm::Result add_rms_norm(const AddRmsNorm& op) {
+  if (!are_supported(op) || has_two_types(op)) {
+    const Tensor sum = summed(op);
+    return {call(RmsNorm{sum, op.shape, op.weight, op.eps}), sum};
+  }
+  const int64_t dims = check_call(op);
+  const double eps = op.eps.value_or(default_eps(op.input));
+  const auto [out, rstd, sum] = call(AddRmsNormRows{op.input, op.residual, op.weight, dims, eps});
+  return {out, sum};
 }
 
 // ---------------------------------------------------------------- CPU: ATen's operators
@@ -83,6 +121,14 @@ RmsNormRows::Result on_cpu(const RmsNormRows& op) {
   return {(is_given(op.weight) ? out.mul(op.weight->to(compute)) : out).to(dtype), rstd};
 }
 
+// An addition and a norm, for CPU and vmap.
+template <typename Op>
+typename Op::Result add_rows_by_steps(const Op& op) {
+  check(op);
+  const Tensor sum = summed(op).contiguous();
+  return std::tuple_cat(call(op.of(sum)), std::tuple(sum));
+}
+
 template <typename Op>
 typename Op::Result gradients_cpu(const Op& op) {
   check(op);
@@ -92,40 +138,28 @@ typename Op::Result gradients_cpu(const Op& op) {
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
 template <typename Op>
-std::pair<Tensor, Tensor> rows_meta(const Op& op) {
+typename Op::Result rows_meta(const Op& op) {
   check(op);
-  return {at::empty_symint(op.input.sym_sizes(), op.input.options()),
-          at::empty_symint(statistics_sizes(op.input, op.dims),
-                           op.input.options().dtype(compute_type(op.input)))};
-}
-LayerNormRows::Result on_meta(const LayerNormRows& op) {
-  const auto [out, rstd] = rows_meta(op);
-  return {out, at::empty_like(rstd), rstd};
-}
-RmsNormRows::Result on_meta(const RmsNormRows& op) {
-  const auto [out, rstd] = rows_meta(op);
-  return {out, rstd};
+  const auto like_input = [&](bool is_wanted) {
+    if (!is_wanted) return Tensor();
+    return at::empty_symint(op.input.sym_sizes(), op.input.options());
+  };
+  const Tensor rstd = at::empty_symint(statistics_sizes(op.input, op.dims),
+                                       op.input.options().dtype(compute_type(op.input)));
+  return results_of<Op>(like_input(true), Op::kIsRms ? Tensor() : at::empty_like(rstd), rstd,
+                        like_input(kHasResidual<Op>));
 }
 
 template <typename Op>
-Tensor weight_gradient_meta(const Op& op, bool is_wanted) {
-  const auto dtype = is_given(op.weight) ? op.weight->scalar_type() : op.input.scalar_type();
-  if (!is_wanted) return {};
-  return at::empty_symint(op.input.sym_sizes().slice(op.input.dim() - op.dims),
-                          op.input.options().dtype(dtype));
-}
-template <typename Op>
-Tensor input_gradient_meta(const Op& op) {
+typename Op::Result gradients_meta(const Op& op) {
   check(op);
-  if (!op.mask[0]) return {};
-  return at::empty_symint(op.input.sym_sizes(), op.input.options());
-}
-LayerNormGradients::Result on_meta(const LayerNormGradients& op) {
-  return {input_gradient_meta(op), weight_gradient_meta(op, op.mask[1]),
-          weight_gradient_meta(op, op.mask[2])};
-}
-RmsNormGradients::Result on_meta(const RmsNormGradients& op) {
-  return {input_gradient_meta(op), weight_gradient_meta(op, op.mask[1])};
+  const auto dtype = is_given(op.weight) ? op.weight->scalar_type() : op.input.scalar_type();
+  const auto empty = [&](bool is_wanted, c10::SymIntArrayRef sizes, at::ScalarType type) {
+    return is_wanted ? at::empty_symint(sizes, op.input.options().dtype(type)) : Tensor();
+  };
+  const auto sizes = op.input.sym_sizes(), shape = sizes.slice(op.input.dim() - op.dims);
+  return gradients_of<Op>(empty(op.mask[0], sizes, op.input.scalar_type()),
+                          empty(op.mask[1], shape, dtype), empty(op.mask.back(), shape, dtype));
 }
 
 // ---------------------------------------------------------------- vmap
@@ -169,16 +203,19 @@ typename Op::Result gradients_vmap(const Op& op) {
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   register_op<LayerNorm, Composite<layer_norm>>(m);
   register_op<RmsNorm, Composite<rms_norm>>(m);
-  register_op<LayerNormRows, Cpu<KernelOf<LayerNormRows>(on_cpu)>,
-              Meta<KernelOf<LayerNormRows>(on_meta)>, Vmap<rows_vmap<LayerNormRows>>>(m);
-  register_op<RmsNormRows, Cpu<KernelOf<RmsNormRows>(on_cpu)>, Meta<KernelOf<RmsNormRows>(on_meta)>,
-              Vmap<rows_vmap<RmsNormRows>>>(m);
-  register_op<LayerNormGradients, Cpu<gradients_cpu<LayerNormGradients>>,
-              Meta<KernelOf<LayerNormGradients>(on_meta)>,
-              Batched<gradients_vmap<LayerNormGradients>>>(m);
-  register_op<RmsNormGradients, Cpu<gradients_cpu<RmsNormGradients>>,
-              Meta<KernelOf<RmsNormGradients>(on_meta)>, Batched<gradients_vmap<RmsNormGradients>>>(
-      m);
+  register_op<AddLayerNorm, Composite<add_layer_norm>>(m);
+  register_op<AddRmsNorm, Composite<add_rms_norm>>(m);
+  RowsOps::for_each([&]<typename Op>() {
+    register_op<Op, Cpu<KernelOf<Op>(on_cpu)>, Meta<rows_meta<Op>>, Vmap<rows_vmap<Op>>>(m);
+  });
+  AddRowsOps::for_each([&]<typename Op>() {
+    register_op<Op, Cpu<add_rows_by_steps<Op>>, Meta<rows_meta<Op>>,
+                Batched<add_rows_by_steps<Op>>>(m);
+  });
+  GradientOps::for_each([&]<typename Op>() {
+    register_op<Op, Cpu<gradients_cpu<Op>>, Meta<gradients_meta<Op>>, Batched<gradients_vmap<Op>>>(
+        m);
+  });
 }
 
 }  // namespace

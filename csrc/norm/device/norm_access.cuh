@@ -66,6 +66,28 @@ __device__ __forceinline__ void widen(const Unit& unit, C* values) {
   }
 }
 
+// The sum of two units, rounded as ATen's addition rounds it.
+template <typename T, int kValues, typename Unit>
+__device__ __forceinline__ Unit add_units(const Unit& a, const Unit& b) {
+  compute_t<T> of_a[kValues], of_b[kValues];
+  widen<T, kValues>(a, of_a);
+  widen<T, kValues>(b, of_b);
+  Vec<T, kValues> sums;
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) sums.values[i] = from_compute<T>(of_a[i] + of_b[i]);
+  Unit found;
+  memcpy(&found, &sums, sizeof(found));
+  return found;
+}
+
+template <typename T, int kValues, typename C>
+__device__ __forceinline__ Vec<T, kValues> rounded(const C (&values)[kValues]) {
+  Vec<T, kValues> found;
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) found.values[i] = from_compute<T>(values[i]);
+  return found;
+}
+
 // The sum of the values of a unit, in pairs.
 template <int kValues, typename C>
 __device__ __forceinline__ C sum_of(const C (&values)[kValues]) {

@@ -60,21 +60,27 @@ struct RowsAhead {
   static constexpr bool kIsCopied = sizeof(Unit) >= 4;
   const BackwardArgs& args;
   const Group& group;
-  Unit* memory;  // [stage][slot][input, gradient][thread], then the statistics
+  Unit* memory;  // [stage][slot][operand][thread], then the statistics
+  // Input and gradient, and the gradient of a sum if there is one.
+  static constexpr bool kIsSumCopied = sizeof(Unit) == kAccessBytes;
+  const uint32_t operands = kIsSumCopied && args.sum_grad != nullptr ? 3 : 2;
 
   __device__ __forceinline__ C& statistic(int stage, int which) const {  // mean or rstd
-    auto* statistics = reinterpret_cast<C*>(memory + kStages * kSlots * 2 * blockDim.x);
+    auto* statistics = reinterpret_cast<C*>(memory + kStages * kSlots * operands * blockDim.x);
     return statistics[(stage * 2 + which) * blockDim.x + threadIdx.x];
   }
 
   __device__ __forceinline__ Unit& unit(int stage, int slot, int operand) const {
-    return memory[((stage * kSlots + slot) * 2 + operand) * blockDim.x + threadIdx.x];
+    return memory[((stage * kSlots + slot) * operands + operand) * blockDim.x + threadIdx.x];
   }
   __device__ __forceinline__ const T* input(uint32_t row) const {
     return static_cast<const T*>(args.input) + args.input_rows.of(row);
   }
   __device__ __forceinline__ const T* grad(uint32_t row) const {
     return static_cast<const T*>(args.grad) + args.grad_rows.of(row);
+  }
+  __device__ __forceinline__ const T* sum_grad(uint32_t row) const {
+    return static_cast<const T*>(args.sum_grad) + row * args.tiling.length;
   }
   __device__ __forceinline__ bool is_valid(uint32_t row, int slot) const {
     return row < args.tiling.rows && position(slot) < static_cast<uint32_t>(args.tiling.length);
@@ -85,13 +91,13 @@ struct RowsAhead {
   __device__ __forceinline__ void copy(uint32_t row, int stage) const {
     const bool is_row = row < args.tiling.rows;
     if constexpr (kIsCopied) {
-      const T *inputs = input(row), *grads = grad(row);
+      const T* from[3] = {input(row), grad(row), sum_grad(row)};
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) {
-        const T* from[2] = {inputs + position(s), grads + position(s)};
 #pragma unroll
-        for (int a = 0; a < 2; ++a) {
-          copy_async_if(&unit(stage, s, a), reinterpret_cast<const Unit*>(from[a]),
+        for (int a = 0; a < 3; ++a) {
+          if (a == 2 && operands == 2) break;
+          copy_async_if(&unit(stage, s, a), reinterpret_cast<const Unit*>(from[a] + position(s)),
                         is_valid(row, s));
         }
       }
@@ -118,6 +124,17 @@ struct RowsAhead {
       }
 #pragma unroll
       for (int i = 0; i < kValues; ++i) normal[s][i] = (normal[s][i] - mean) * rstd;
+    }
+  }
+
+  // What is added to the gradient of the input.
+  __device__ __forceinline__ void read_sum_grad(uint32_t row, int stage, int slot,
+                                                C (&values)[kValues]) const {
+    if constexpr (kIsSumCopied) {
+      widen<T, kValues>(unit(stage, slot, 2), values);
+    } else {
+      widen<T, kValues>(load_word<Unit>(sum_grad(row) + position(slot), is_valid(row, slot)),
+                        values);
     }
   }
 };
@@ -185,10 +202,12 @@ __global__ void __launch_bounds__(backward_threads(kSlots), 1)
     for (int s = 0; s < kSlots; ++s) {
       if (ahead.position(s) >= length) break;
       Vec<T, kValues> result;
+      C added[kValues] = {};
+      if (args.sum_grad != nullptr) ahead.read_sum_grad(row, stage, s, added);
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
         const C inner = multiply_add(-normal[s][i], mean_product, scaled[s][i] - mean_scaled);
-        result.values[i] = from_compute<T>(rstd * inner);
+        result.values[i] = from_compute<T>(multiply_add(rstd, inner, added[i]));
       }
       store_vec(out + ahead.position(s), result);
     }

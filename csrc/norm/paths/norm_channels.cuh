@@ -1,6 +1,7 @@
 // Group and batch norm in three launches: parts of groups are measured, merged, and read again.
 #pragma once
 
+#include "common/activation.cuh"
 #include "common/launch.cuh"
 #include "norm/device/norm_walk.cuh"
 
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kMostMergeThreads)
                    static_cast<C>(args.count));
 }
 
-template <typename T, int kValues, Walking kWalking>
+template <typename T, int kValues, Walking kWalking, bool kIsActivated>
 __global__ void __launch_bounds__(kWalkThreads)
     normalize_channels(const __grid_constant__ ApplyArgs args) {
   using C = compute_t<T>;
@@ -182,14 +183,15 @@ __global__ void __launch_bounds__(kWalkThreads)
     for (int k = 0; k < kWalkWords; ++k) {
       if (from + k >= walk.count) break;
       const int64_t offset = walk.first + (from + k) * walk.step;
-      Vec<T, kValues> out;
+      C values[kValues];
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
         const int c = ThreadWalk::sum_of_value(i);
         const C normal = (to_compute(words[k].values[i]) - means[c]) * rstds[c];
-        out.values[i] = from_compute<T>(multiply_add(normal, weights[c], biases[c]));
+        values[i] = multiply_add(normal, weights[c], biases[c]);
       }
-      walk.word(offset).store(static_cast<T*>(args.out) + offset, out);
+      if constexpr (kIsActivated) activate<T>(values, parameters.activation);
+      walk.word(offset).store(static_cast<T*>(args.out) + offset, rounded<T>(values));
     }
   }
 }

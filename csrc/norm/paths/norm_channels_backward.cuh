@@ -3,6 +3,8 @@
 //
 //   normal = (input - mean) * rstd          scaled = grad * weight
 //   input_grad = rstd * (scaled - mean(scaled) - normal * mean(scaled * normal))
+//
+// With an activation, `grad` is the product of the given gradient and the activation's derivative.
 #pragma once
 
 #include "norm/paths/norm_channels.cuh"
@@ -10,16 +12,45 @@
 namespace gpuopt::norm {
 
 // What a thread reads of its channels.
-template <typename C, typename ThreadWalk>
+template <typename T, int kChannels, bool kIsActivated>
 struct ChannelFactors {
-  C means[ThreadWalk::kChannels], rstds[ThreadWalk::kChannels];
+  using C = compute_t<T>;
+  C means[kChannels], rstds[kChannels], weights[kChannels], biases[kChannels];
 
-  __device__ __forceinline__ ChannelFactors(const ThreadWalk& walk, const ChannelGradArgs& args) {
+  template <typename ThreadWalk>
+  __device__ __forceinline__ void load(const ThreadWalk& walk, const ChannelGradArgs& args) {
+    load(args.parameters, walk.channel);
 #pragma unroll
-    for (int c = 0; c < ThreadWalk::kChannels; ++c) {
+    for (int c = 0; c < kChannels; ++c) {
       const uint32_t group = walk.group(args.shape, c);
       means[c] = static_cast<const C*>(args.mean)[group];
       rstds[c] = static_cast<const C*>(args.rstd)[group];
+    }
+  }
+  __device__ __forceinline__ void load(const Parameters& parameters, uint32_t channel) {
+    load_parameters<T>(parameters.weight, parameters.is_wide, channel, C{1}, weights);
+    load_parameters<T>(parameters.bias, parameters.is_wide, channel, C{0}, biases);
+  }
+
+  // The normalised values of a word, and the gradients of what the activation was applied to.
+  template <int kValues>
+  __device__ __forceinline__ void widen_word(const Vec<T, kValues>& inputs,
+                                             const Vec<T, kValues>& given, Activation activation,
+                                             C (&normals)[kValues], C (&grads)[kValues]) const {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      const int c = kChannels == 1 ? 0 : i;
+      normals[i] = (to_compute(inputs.values[i]) - means[c]) * rstds[c];
+      grads[i] = to_compute(given.values[i]);
+    }
+    if constexpr (kIsActivated) {
+      C affine[kValues];
+#pragma unroll
+      for (int i = 0; i < kValues; ++i) {
+        const int c = kChannels == 1 ? 0 : i;
+        affine[i] = multiply_add(normals[i], weights[c], biases[c]);
+      }
+      differentiate_activation<T>(grads, affine, activation);
     }
   }
 };
@@ -31,8 +62,11 @@ __device__ __forceinline__ C* sums_at(void* sums, int64_t row, int array, int64_
   return static_cast<C*>(sums) + (2 * row + array) * channels + channel;
 }
 
-template <typename T, int kValues, Walking kWalking>
-__global__ void __launch_bounds__(kWalkThreads)
+// With an activation, columns would have 160 registers, and an SM one block.
+constexpr int least_blocks(bool is_activated) { return is_activated ? 2 : 0; }
+
+template <typename T, int kValues, Walking kWalking, bool kIsActivated>
+__global__ void __launch_bounds__(kWalkThreads, least_blocks(kIsActivated))
     add_channels(const __grid_constant__ ChannelGradArgs args) {
   using C = compute_t<T>;
   using ThreadWalk = Walk<T, kValues, kWalking>;
@@ -43,7 +77,8 @@ __global__ void __launch_bounds__(kWalkThreads)
   launch_next();
   State sums;
   if (walk.count > 0) {
-    const ChannelFactors<C, ThreadWalk> factors(walk, args);
+    ChannelFactors<T, ThreadWalk::kChannels, kIsActivated> factors;
+    factors.load(walk, args);
     for (int64_t from = 0; from < walk.count; from += kWalkWords) {
       Vec<T, kValues> inputs[kWalkWords], grads[kWalkWords];
       load_words(walk, static_cast<const T*>(args.input), from, inputs);
@@ -52,14 +87,14 @@ __global__ void __launch_bounds__(kWalkThreads)
       for (int k = 0; k < kWalkWords; ++k) {
         if (from + k >= walk.count) break;
         const auto part = walk.word(walk.first + (from + k) * walk.step);
+        C normals[kValues], wide_grads[kValues];
+        factors.widen_word(inputs[k], grads[k], args.parameters.activation, normals, wide_grads);
 #pragma unroll
         for (int i = 0; i < kValues; ++i) {
           const int c = ThreadWalk::sum_of_value(i);
-          const C grad = to_compute(grads[k].values[i]);
-          const C normal = (to_compute(inputs[k].values[i]) - factors.means[c]) * factors.rstds[c];
           if (!part.has(i)) continue;
-          sums.values[0][c] = multiply_add(grad, normal, sums.values[0][c]);
-          sums.values[1][c] += grad;
+          sums.values[0][c] = multiply_add(wide_grads[i], normals[i], sums.values[0][c]);
+          sums.values[1][c] += wide_grads[i];
         }
       }
     }
@@ -102,8 +137,8 @@ __global__ void __launch_bounds__(kMostMergeThreads)
   for (int a = 0; a < 2; ++a) means[a] = sums.values[a][0] / static_cast<C>(args.count);
 }
 
-template <typename T, int kValues, Walking kWalking>
-__global__ void __launch_bounds__(kWalkThreads)
+template <typename T, int kValues, Walking kWalking, bool kIsActivated>
+__global__ void __launch_bounds__(kWalkThreads, least_blocks(kIsActivated))
     differentiate_channels(const __grid_constant__ ChannelGradArgs args) {
   using C = compute_t<T>;
   using ThreadWalk = Walk<T, kValues, kWalking>;
@@ -111,10 +146,9 @@ __global__ void __launch_bounds__(kWalkThreads)
   grid_dependency_wait();
   launch_next();
   if (walk.count == 0) return;
-  const ChannelFactors<C, ThreadWalk> factors(walk, args);
-  C products[ThreadWalk::kChannels] = {}, middles[ThreadWalk::kChannels] = {},
-    weights[ThreadWalk::kChannels];
-  load_parameters<T>(args.parameters.weight, args.parameters.is_wide, walk.channel, C{1}, weights);
+  ChannelFactors<T, ThreadWalk::kChannels, kIsActivated> factors;
+  factors.load(walk, args);
+  C products[ThreadWalk::kChannels] = {}, middles[ThreadWalk::kChannels] = {};
   if (args.means != nullptr) {
 #pragma unroll
     for (int c = 0; c < ThreadWalk::kChannels; ++c) {
@@ -130,16 +164,15 @@ __global__ void __launch_bounds__(kWalkThreads)
     for (int k = 0; k < kWalkWords; ++k) {
       if (from + k >= walk.count) break;
       const int64_t offset = walk.first + (from + k) * walk.step;
-      Vec<T, kValues> out;
+      C normals[kValues], values[kValues];
+      factors.widen_word(inputs[k], grads[k], args.parameters.activation, normals, values);
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
         const int c = ThreadWalk::sum_of_value(i);
-        const C normal = (to_compute(inputs[k].values[i]) - factors.means[c]) * factors.rstds[c];
-        const C scaled = to_compute(grads[k].values[i]) * weights[c];
-        out.values[i] =
-            from_compute<T>(factors.rstds[c] * (scaled - middles[c] - normal * products[c]));
+        const C scaled = values[i] * factors.weights[c];
+        values[i] = factors.rstds[c] * (scaled - middles[c] - normals[i] * products[c]);
       }
-      walk.word(offset).store(static_cast<T*>(args.input_grad) + offset, out);
+      walk.word(offset).store(static_cast<T*>(args.input_grad) + offset, rounded<T>(values));
     }
   }
 }

@@ -43,6 +43,33 @@ __global__ void __launch_bounds__(kForwardThreads)
     }
   }
 
+  if (args.residual != nullptr) {
+    // More units at once would take more registers than the norm does.
+    constexpr int kUnits = kRows * kSlots, kAtOnce = kRows > 1 ? kRows : (kSlots + 1) / 2;
+    const T* residuals[kRows];
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      residuals[k] = static_cast<const T*>(args.residual) + args.residual_rows.of(row_of(k));
+    }
+#pragma unroll
+    for (int first = 0; first < kUnits; first += kAtOnce) {
+      Words<T, kValues> others[kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int k = (first + j) / kSlots, s = (first + j) % kSlots;
+        others[j] = load_words<T, kValues>(residuals[k] + position_of(s), is_valid(k, s));
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int k = (first + j) / kSlots, s = (first + j) % kSlots;
+        units[k][s] = add_units<T, kValues>(units[k][s], others[j]);
+        T* sums = static_cast<T*>(args.sum) + int64_t{row_of(k)} * length;
+        if (!is_valid(k, s)) continue;
+        *reinterpret_cast<Words<T, kValues>*>(sums + position_of(s)) = units[k][s];
+      }
+    }
+  }
+
   // Measure. The values become deviations from the mean.
   C values[kRows][kSlots][kValues], means[kRows] = {}, rstds[kRows] = {};
 #pragma unroll

@@ -50,23 +50,50 @@ __device__ __forceinline__ void load_tile(const T* row, int64_t first, int64_t e
 
 // ---------------------------------------------------------------- forward
 
-// What is subtracted from all values of a row before they are measured: one of them. A mean far
-// from 0 would be rounded to more than the deviations of small variances.
+// A row of the input. Its sum with a row of the residual is stored when it is measured, and is what
+// is read again.
 template <typename T>
-__device__ __forceinline__ compute_t<T> shift_of(const T* row, bool is_rms) {
-  return is_rms ? compute_t<T>{0} : to_compute(row[0]);
-}
+struct LongRow {
+  const T* input;
+  const T* residual = nullptr;
+  T* sum = nullptr;
+
+  __device__ __forceinline__ LongRow(const ForwardArgs& args, uint32_t row)
+      : input(static_cast<const T*>(args.input) + args.input_rows.of(row)) {
+    if (args.residual == nullptr) return;
+    residual = static_cast<const T*>(args.residual) + args.residual_rows.of(row);
+    sum = static_cast<T*>(args.sum) + row * args.tiling.length;
+  }
+  // What is subtracted from all values of a row before they are measured: one of them. A mean far
+  // from 0 would be rounded to more than the deviations of small variances.
+  __device__ __forceinline__ compute_t<T> shift(bool is_rms) const {
+    if (is_rms) return 0;
+    if (residual == nullptr) return to_compute(input[0]);
+    return to_compute(from_compute<T>(to_compute(input[0]) + to_compute(residual[0])));
+  }
+  __device__ __forceinline__ const T* read_again() const { return sum != nullptr ? sum : input; }
+};
 
 // The moments of the shifted values of this thread.
 template <typename T, int kValues, int kSlots>
-__device__ __forceinline__ Moments<compute_t<T>> measure(const T* row, const Part& part,
+__device__ __forceinline__ Moments<compute_t<T>> measure(const LongRow<T>& row, const Part& part,
                                                          bool is_rms) {
   using C = compute_t<T>;
-  const C shift = shift_of(row, is_rms);
+  const C shift = row.shift(is_rms);
   Moments<C> moments;
   for_each_tile<kSlots>(part, [&](int64_t first) {
     Vec<T, kValues> tile[kSlots];
-    load_tile<T, kValues>(row, first, part.end, tile);
+    load_tile<T, kValues>(row.input, first, part.end, tile);
+    if (row.residual != nullptr) {
+      Vec<T, kValues> others[kSlots];
+      load_tile<T, kValues>(row.residual, first, part.end, others);
+#pragma unroll
+      for (int s = 0; s < kSlots; ++s) {
+        const int64_t unit = first + s * kLongThreads;
+        tile[s] = add_units<T, kValues>(tile[s], others[s]);
+        if (unit < part.end) store_vec(row.sum + unit * kValues, tile[s]);
+      }
+    }
     const auto slots = static_cast<int>(
         min(int64_t{kSlots}, (part.end - first + kLongThreads - 1) / kLongThreads));
     Moments<C> found;
@@ -120,7 +147,7 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocks)
   const Part part(tiling, parts);
   grid_dependency_wait();
   launch_next();
-  const T* row = static_cast<const T*>(args.input) + args.input_rows.of(part.row);
+  const LongRow<T> row(args, part.row);
   Moments<C> moments;
   if (parts.pass == Pass::kApply) {
     moments = merge_parts<C>(tiling, parts, part, block, kValues, shared);
@@ -133,7 +160,7 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocks)
     if (threadIdx.x == 0) sums[0] = moments.mean, sums[1] = moments.squares;
     return;
   }
-  const C mean = shift_of(row, args.is_rms) + moments.mean;
+  const C mean = row.shift(args.is_rms) + moments.mean;
   const C rstd =
       inverse_root(moments.squares / static_cast<C>(tiling.length) + static_cast<C>(args.eps));
   if (threadIdx.x == 0 && part.number == 0) {
@@ -143,7 +170,7 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocks)
   T* out = static_cast<T*>(args.out) + int64_t{part.row} * tiling.length;
   for_each_tile<kSlots>(part, [&](int64_t first) {
     Vec<T, kValues> tile[kSlots];
-    load_tile<T, kValues>(row, first, part.end, tile);
+    load_tile<T, kValues>(row.read_again(), first, part.end, tile);
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       const int64_t unit = first + s * kLongThreads;
@@ -183,12 +210,14 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocks)
   T* out = static_cast<T*>(args.input_grad) + int64_t{part.row} * tiling.length;
   const C mean = args.mean != nullptr ? static_cast<const C*>(args.mean)[part.row] : C{0};
   const C rstd = static_cast<const C*>(args.rstd)[part.row];
-  // Calls f(index within the unit, scaled gradient, normalised value), and after_unit(unit).
-  const auto for_each_value = [&](auto&& f, auto&& after_unit) {
+  // Calls f(index within the unit, scaled gradient, normalised value), and after_unit(unit, what is
+  // added to the gradient of the input).
+  const auto for_each_value = [&](const T* sum_grad, auto&& f, auto&& after_unit) {
     for_each_tile<kSlots>(part, [&](int64_t first) {
-      Vec<T, kValues> inputs[kSlots], grads[kSlots];
+      Vec<T, kValues> inputs[kSlots], grads[kSlots], added[kSlots] = {};
       load_tile<T, kValues>(input, first, part.end, inputs);
       load_tile<T, kValues>(grad, first, part.end, grads);
+      if (sum_grad != nullptr) load_tile<T, kValues>(sum_grad, first, part.end, added);
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) {
         const int64_t unit = first + s * kLongThreads;
@@ -200,7 +229,7 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocks)
           f(i, to_compute(grads[s].values[i]) * weights[i],
             (to_compute(inputs[s].values[i]) - mean) * rstd);
         }
-        after_unit(unit);
+        after_unit(unit, added[s]);
       }
     });
   };
@@ -212,11 +241,12 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocks)
     }
   } else {
     for_each_value(
+        nullptr,
         [&](int, C scaled, C normal) {
           sums[0] += scaled;
           sums[1] = multiply_add(scaled, normal, sums[1]);
         },
-        [](int64_t) {});
+        [](int64_t, const Vec<T, kValues>&) {});
   }
   add_up(block, sums, shared);
   if (parts.pass == Pass::kMeasure) {
@@ -227,12 +257,22 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocks)
   const auto length = static_cast<C>(tiling.length);
   const C mean_scaled = args.mean != nullptr ? sums[0] / length : C{0};
   const C mean_product = sums[1] / length;
-  Vec<T, kValues> result;
+  const T* sum_grad = static_cast<const T*>(args.sum_grad);
+  if (sum_grad != nullptr) sum_grad += int64_t{part.row} * tiling.length;
+  C results[kValues];
   for_each_value(
+      sum_grad,
       [&](int i, C scaled, C normal) {
-        result.values[i] = from_compute<T>(rstd * (scaled - mean_scaled - normal * mean_product));
+        results[i] = rstd * (scaled - mean_scaled - normal * mean_product);
       },
-      [&](int64_t unit) { store_vec(out + unit * kValues, result); });
+      [&](int64_t unit, const Vec<T, kValues>& added) {
+        Vec<T, kValues> rounded;
+#pragma unroll
+        for (int i = 0; i < kValues; ++i) {
+          rounded.values[i] = from_compute<T>(results[i] + to_compute(added.values[i]));
+        }
+        store_vec(out + unit * kValues, rounded);
+      });
 }
 
 }  // namespace gpuopt::norm

@@ -63,7 +63,7 @@ __device__ __forceinline__ void stage_word(Vec<T, kValues>& staged, const T* fro
   }
 }
 
-template <typename T, int kValues, bool kMasked>
+template <typename T, int kValues, bool kMasked, bool kIsActivated>
 __global__ void __launch_bounds__(kMostStagedThreads)
     normalize_staged(const __grid_constant__ StagedForwardArgs args) {
   using C = compute_t<T>;
@@ -115,18 +115,19 @@ __global__ void __launch_bounds__(kMostStagedThreads)
       },
       [&](uint32_t word, int64_t offset, const Part& part) {
         const Vec<T, kValues> values = staged[word * blockDim.x];
-        Vec<T, kValues> out;
+        C results[kValues];
 #pragma unroll
         for (int i = 0; i < kValues; ++i) {
           const C normal = (to_compute(values.values[i]) - mean) * rstd;
-          out.values[i] = from_compute<T>(multiply_add(normal, weight[0], bias[0]));
+          results[i] = multiply_add(normal, weight[0], bias[0]);
         }
-        part.store(static_cast<T*>(args.out) + offset, out);
+        if constexpr (kIsActivated) activate<T>(results, parameters.activation);
+        part.store(static_cast<T*>(args.out) + offset, rounded<T>(results));
       },
       [](uint32_t, uint32_t, bool) {});
 }
 
-template <typename T, int kValues, bool kMasked>
+template <typename T, int kValues, bool kMasked, bool kIsActivated>
 __global__ void __launch_bounds__(kMostStagedThreads)
     differentiate_staged(const __grid_constant__ StagedBackwardArgs given) {
   using C = compute_t<T>;
@@ -143,69 +144,66 @@ __global__ void __launch_bounds__(kMostStagedThreads)
     stage_word(inputs[word * blockDim.x], static_cast<const T*>(args.input) + offset);
     stage_word(grads[word * blockDim.x], static_cast<const T*>(args.grad) + offset);
   });
-  const C mean = static_cast<const C*>(args.mean)[blockIdx.x];
-  const C rstd = static_cast<const C*>(args.rstd)[blockIdx.x];
-  const Parameters& parameters = args.parameters;
+  ChannelFactors<T, 1, kIsActivated> factors;
+  factors.means[0] = static_cast<const C*>(args.mean)[blockIdx.x];
+  factors.rstds[0] = static_cast<const C*>(args.rstd)[blockIdx.x];
   wait_for_copies();
+
+  // Calls f(index of a value, normalised value, gradient) for the values of a word.
+  const auto for_each_value = [&](uint32_t word, auto&& f) {
+    C normals[kValues], wide_grads[kValues];
+    factors.widen_word(inputs[word * blockDim.x], grads[word * blockDim.x],
+                       args.parameters.activation, normals, wide_grads);
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) f(i, normals[i], wide_grads[i]);
+  };
 
   // Add up: each plane for the gradients of weight and bias, and the group.
   Group team_threads(blockDim.x);
   team_threads.lanes = group.lanes;
   team_threads.number = group.team;
   team_threads.lane = group.lane;
-  C totals[2] = {}, sums[2] = {}, weight[1];
+  C totals[2] = {}, sums[2] = {};
   int iteration = 0;
-  group.for_each_plane(
-      [&](uint32_t channel) {
-        load_parameters<T>(parameters.weight, parameters.is_wide, channel, C{1}, weight);
-      },
-      [&](uint32_t word, int64_t, const Part& part) {
-        const Vec<T, kValues> x = inputs[word * blockDim.x], grad = grads[word * blockDim.x];
-#pragma unroll
-        for (int i = 0; i < kValues; ++i) {
-          if (!part.has(i)) continue;
-          const C value = to_compute(grad.values[i]);
-          sums[0] = multiply_add(value, (to_compute(x.values[i]) - mean) * rstd, sums[0]);
-          sums[1] += value;
-        }
-      },
-      [&](uint32_t channel, uint32_t sample, bool is_valid) {
-        if (is_valid) {
-          totals[0] = multiply_add(weight[0], sums[0], totals[0]);
-          totals[1] = multiply_add(weight[0], sums[1], totals[1]);
-        }
-        if (args.sums != nullptr) {
-          add_up(team_threads, sums, exchanged[iteration]);
-          iteration ^= 1;
-          if (is_valid && group.lane == 0) {
-            const int64_t channels = args.shape.channels.divisor;
-            *sums_at<C>(args.sums, sample, 0, channels, channel) = sums[0];
-            *sums_at<C>(args.sums, sample, 1, channels, channel) = sums[1];
-          }
-        }
-        sums[0] = sums[1] = 0;
-      });
+  group.for_each_plane([&](uint32_t channel) { factors.load(args.parameters, channel); },
+                       [&](uint32_t word, int64_t, const Part& part) {
+                         for_each_value(word, [&](int i, C normal, C value) {
+                           if (!part.has(i)) return;
+                           sums[0] = multiply_add(value, normal, sums[0]);
+                           sums[1] += value;
+                         });
+                       },
+                       [&](uint32_t channel, uint32_t sample, bool is_valid) {
+                         if (is_valid) {
+                           totals[0] = multiply_add(factors.weights[0], sums[0], totals[0]);
+                           totals[1] = multiply_add(factors.weights[0], sums[1], totals[1]);
+                         }
+                         if (args.sums != nullptr) {
+                           add_up(team_threads, sums, exchanged[iteration]);
+                           iteration ^= 1;
+                           if (is_valid && group.lane == 0) {
+                             const int64_t channels = args.shape.channels.divisor;
+                             *sums_at<C>(args.sums, sample, 0, channels, channel) = sums[0];
+                             *sums_at<C>(args.sums, sample, 1, channels, channel) = sums[1];
+                           }
+                         }
+                         sums[0] = sums[1] = 0;
+                       });
   add_up(Group(blockDim.x), totals, shared);
   const auto count = static_cast<C>(given.staging.count);
   const C product = totals[0] / count, middle = totals[1] / count;
 
   // Store.
-  group.for_each_plane(
-      [&](uint32_t channel) {
-        load_parameters<T>(parameters.weight, parameters.is_wide, channel, C{1}, weight);
-      },
-      [&](uint32_t word, int64_t offset, const Part& part) {
-        const Vec<T, kValues> x = inputs[word * blockDim.x], grad = grads[word * blockDim.x];
-        Vec<T, kValues> out;
-#pragma unroll
-        for (int i = 0; i < kValues; ++i) {
-          const C normal = (to_compute(x.values[i]) - mean) * rstd;
-          const C scaled = to_compute(grad.values[i]) * weight[0];
-          out.values[i] = from_compute<T>(rstd * (scaled - middle - normal * product));
-        }
-        part.store(static_cast<T*>(args.input_grad) + offset, out);
-      },
-      [](uint32_t, uint32_t, bool) {});
+  group.for_each_plane([&](uint32_t channel) { factors.load(args.parameters, channel); },
+                       [&](uint32_t word, int64_t offset, const Part& part) {
+                         C results[kValues];
+                         for_each_value(word, [&](int i, C normal, C value) {
+                           results[i] = factors.rstds[0] *
+                                        (value * factors.weights[0] - middle - normal * product);
+                         });
+                         part.store(static_cast<T*>(args.input_grad) + offset, rounded<T>(results));
+                       },
+                       [](uint32_t, uint32_t, bool) {});
 }
 
 }  // namespace gpuopt::norm

@@ -10,9 +10,10 @@ using namespace gpuopt;
 using namespace gpuopt::norm;
 
 struct GivenRows {
-  int64_t grad, input, mean, rstd, out, weight, bias, weight_grad, bias_grad;
+  int64_t grad, input, residual, sum, sum_grad, mean, rstd, out, weight, bias, weight_grad,
+      bias_grad;
   int64_t dtype, weight_dtype, is_rms, length;
-  int64_t sizes[3], input_strides[3], grad_strides[3];
+  int64_t sizes[3], input_strides[3], other_strides[3];
 };
 
 // What a test asserts of a plan.
@@ -26,7 +27,7 @@ constexpr int64_t kLongRows = 0;  // otherwise the units of a thread
 static Rows rows_of(const GivenRows& given) {
   RowDim dims[3];
   for (int d = 0; d < 3; ++d) {
-    dims[d] = {given.sizes[d], given.input_strides[d], given.grad_strides[d]};
+    dims[d] = {given.sizes[d], given.input_strides[d], given.other_strides[d]};
   }
   Rows rows;
   if (!set_rows(rows, dims, 3, given.length)) abort();
@@ -63,6 +64,8 @@ extern "C" int forward(const GivenRows* given, double eps, int sms, int descendi
                        Planned* planned) {
   Forward problem;
   problem.input = reinterpret_cast<const void*>(given->input);
+  problem.residual = reinterpret_cast<const void*>(given->residual);
+  problem.sum = reinterpret_cast<void*>(given->sum);
   problem.out = reinterpret_cast<void*>(given->out);
   problem.mean = reinterpret_cast<void*>(given->mean);
   problem.rstd = reinterpret_cast<void*>(given->rstd);
@@ -83,6 +86,7 @@ extern "C" int backward(const GivenRows* given, int sms, int descending, Planned
   Backward problem;
   problem.grad = reinterpret_cast<const void*>(given->grad);
   problem.input = reinterpret_cast<const void*>(given->input);
+  problem.sum_grad = reinterpret_cast<const void*>(given->sum_grad);
   problem.mean = reinterpret_cast<const void*>(given->mean);
   problem.rstd = reinterpret_cast<const void*>(given->rstd);
   problem.input_grad = reinterpret_cast<void*>(given->out);
@@ -106,7 +110,7 @@ struct GivenChannels {
   int64_t grad, input, mean, rstd, variance, out, weight, bias, weight_grad, bias_grad;
   int64_t given_mean, given_variance, given_dtype;  // running statistics
   int64_t running_mean, running_variance;           // of the dtype of weights, that change
-  int64_t dtype, weight_dtype, is_given;
+  int64_t dtype, weight_dtype, activation, is_given;
   int64_t samples, channels, positions, groups, is_over_samples, is_channels_last;
 };
 
@@ -126,9 +130,9 @@ static Channels channels_of(const GivenChannels& given) {
 template <typename Problem>
 static void set_channels(Problem& problem, const GivenChannels& given) {
   problem.input = reinterpret_cast<const void*>(given.input);
-  problem.affine = {reinterpret_cast<const void*>(given.weight),
-                    reinterpret_cast<const void*>(given.bias),
-                    static_cast<DType>(given.weight_dtype)};
+  problem.affine = {
+      reinterpret_cast<const void*>(given.weight), reinterpret_cast<const void*>(given.bias),
+      static_cast<DType>(given.weight_dtype), static_cast<Activation>(given.activation)};
   problem.shape = channels_of(given);
   problem.dtype = static_cast<DType>(given.dtype);
 }

@@ -29,10 +29,10 @@ class Given(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_int64)
         for name in (
-            "grad", "input", "mean", "rstd", "out", "weight", "bias", "weight_grad", "bias_grad", "dtype", "weight_dtype", "is_rms",
-            "length",
+            "grad", "input", "residual", "sum", "sum_grad", "mean", "rstd", "out", "weight", "bias", "weight_grad", "bias_grad", "dtype",
+            "weight_dtype", "is_rms", "length",
         )
-    ] + [(name, ctypes.c_int64 * 3) for name in ("sizes", "input_strides", "grad_strides")]  # fmt: skip
+    ] + [(name, ctypes.c_int64 * 3) for name in ("sizes", "input_strides", "other_strides")]  # fmt: skip
 
 
 class Planned(ctypes.Structure):
@@ -47,7 +47,7 @@ def kernels():
 @dataclass(frozen=True)
 class Problem:
     """`sizes` of the rows are outermost first. `gaps` are values between the rows of each dimension, `offset` those before the
-    first row."""
+    first row. `other_gap` lies between the rows of the gradient, or of the residual."""
 
     dtype: DType = F32
     sizes: tuple[int, ...] = (3,)
@@ -58,10 +58,11 @@ class Problem:
     is_wide: bool = False  # float32 weights
     gaps: tuple[int, ...] = (0,)
     offset: int = 0
-    grad_gap: int = 0
+    other_gap: int = 0
     is_transposed: bool = False
     mean: float = 0
     sms: int = 1
+    has_residual: bool = False
 
     @property
     def weight_dtype(self) -> DType:
@@ -134,12 +135,13 @@ class Call:
         def drawn(dtype, *shape, mean=0.0):
             return decode(dtype, encode(dtype, random.normal(size=shape) + mean))
 
-        self.x = drawn(problem.dtype, *rows, mean=problem.mean)
+        self.x = self.input = drawn(problem.dtype, *rows, mean=problem.mean)
         self.grad = drawn(problem.dtype, *rows)
+        self.residual = drawn(problem.dtype, *rows)
         self.weight = drawn(problem.weight_dtype, problem.length, mean=1.0) if problem.has_weight else None
         self.bias = drawn(problem.weight_dtype, problem.length) if problem.has_bias else None
         self.x_place, strides = laid_out(problem, self.x, problem.gaps)
-        self.grad_place, grad_strides = laid_out(problem, self.grad, (problem.grad_gap,))
+        self.grad_place, other_strides = laid_out(problem, self.grad, (problem.other_gap,))
         self.given = Given(
             input=self.x_place.address,
             grad=self.grad_place.address,
@@ -149,9 +151,18 @@ class Call:
             length=problem.length,
             sizes=innermost_first(problem.sizes),
             input_strides=innermost_first(strides),
-            grad_strides=innermost_first(grad_strides),
+            other_strides=innermost_first(other_strides),
         )
         self.places = [self.x_place, self.grad_place]
+        if problem.has_residual:
+            place = laid_out(problem, self.residual, (problem.other_gap,))[0]
+            self.given.residual = place.address
+            self.places.append(place)
+            # The gradient of a sum, which is dense.
+            place = Place(problem.dtype, self.x.size)
+            place.values[:] = encode(problem.dtype, self.residual.reshape(-1))
+            self.given.sum_grad = place.address
+            self.places.append(place)
         for name in ("weight", "bias"):
             if (values := getattr(self, name)) is not None:
                 place = Place(problem.weight_dtype, problem.length)
@@ -175,14 +186,20 @@ class Call:
         return planned
 
     def forward(self, kernels, descending: int):
+        """With a residual, x becomes the rounded sum."""
         problem, count = self.problem, math.prod(self.problem.sizes)
+        total = self.result("sum", problem.dtype, count * problem.length) if problem.has_residual else None
         out = self.result("out", problem.dtype, count * problem.length)
         rstd = self.result("rstd", self.statistics, count)
         mean = None if problem.is_rms else self.result("mean", self.statistics, count)
         forward = kernels.forward
         forward.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
         planned = self.run(forward, EPS, problem.sms, descending)
-        assert all(place.is_intact for place in (out, rstd, mean) if place is not None)
+        assert all(place.is_intact for place in (out, rstd, mean, total) if place is not None)
+        if total is not None:
+            want = encode(problem.dtype, self.input + self.residual)
+            np.testing.assert_array_equal(total.values.reshape(want.shape), want)
+            self.x = decode(problem.dtype, want)
         return out.values, rstd.values, None if mean is None else mean.values, planned
 
     def backward(self, kernels, descending: int, results: tuple[str, ...]):
@@ -254,6 +271,7 @@ def check_backward(kernels, problem: Problem, results=("out", "weight_grad", "bi
     outer = tuple(range(len(problem.sizes)))
     if "out" in found:
         want = rstd[..., None] * (scaled - middle - normal * product)
+        want += call.residual if problem.has_residual else 0
         sizes = rstd[..., None] * (np.abs(scaled).max() + np.abs(normal) * np.abs(scaled).max()) * shift
         assert_near(problem.dtype, found["out"], want, sizes, compute)
     if "weight_grad" in found:
@@ -290,7 +308,7 @@ def problems(draw):
         dtype, sizes, length, draw(st.booleans()), draw(st.booleans()), draw(st.booleans()),
         dtype in (F16, BF16) and draw(st.booleans()), tuple(draw(gap) for _ in sizes),
         draw(st.sampled_from((0, 0, values if whole else 1))), draw(gap), draw(st.booleans()), draw(st.sampled_from((0, 0, 3))),
-        draw(st.sampled_from((1, 2, 132))),
+        draw(st.sampled_from((1, 2, 132))), draw(st.booleans()),
     )  # fmt: skip
 
 
@@ -347,9 +365,10 @@ def test_paths_of_rows(kernels, dtype, length, rows, slots, access, lanes):
 )
 def test_long_rows(kernels, dtype, length, rows, sms, parts, is_rms):
     problem = Problem(dtype, (rows,), length, is_rms, is_wide=dtype is BF16, sms=sms, mean=2, gaps=(8,))
-    planned = check_forward(kernels, problem)
-    assert (planned.path, planned.parts) == (LONG_ROWS, parts)
-    assert check_backward(kernels, problem).path == LONG_ROWS
+    for each in (problem, replace(problem, has_residual=True)):
+        planned = check_forward(kernels, each)
+        assert (planned.path, planned.parts) == (LONG_ROWS, parts)
+        assert check_backward(kernels, each).path == LONG_ROWS
 
 
 @pytest.mark.parametrize(
@@ -410,7 +429,7 @@ def test_misaligned_weights(kernels):
 
 @pytest.mark.parametrize("gap, access", [(0, VECTOR), (8, VECTOR), (2, PAIR), (3, VALUE)])
 def test_rows_of_a_gradient_between_vectors(kernels, gap, access):
-    assert check_backward(kernels, Problem(BF16, (4,), 64, grad_gap=gap)).access == access
+    assert check_backward(kernels, Problem(BF16, (4,), 64, other_gap=gap)).access == access
 
 
 def test_constant_rows(kernels):

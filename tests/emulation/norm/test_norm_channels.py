@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +19,10 @@ from .test_norm import EPS, F64, FLOATS, Place, assert_near, compute_rounding
 
 MOMENTUM = 0.25
 PLANES, MASKED_PLANES, COLUMNS = range(3)
+NONE, RELU, SILU, GELU = range(4)
 NAMES = (
     "grad", "input", "mean", "rstd", "variance", "out", "weight", "bias", "weight_grad", "bias_grad", "given_mean",
-    "given_variance", "given_dtype", "running_mean", "running_variance", "dtype", "weight_dtype", "is_given", "samples", "channels", "positions", "groups",
+    "given_variance", "given_dtype", "running_mean", "running_variance", "dtype", "weight_dtype", "activation", "is_given", "samples", "channels", "positions", "groups",
     "is_over_samples", "is_channels_last",
 )  # fmt: skip
 
@@ -54,6 +56,7 @@ class Problem:
     sms: int = 1
     shared_bytes: int = 227 << 10
     has_statistics: bool = False
+    activation: int = NONE
 
     @property
     def weight_dtype(self) -> DType:
@@ -74,6 +77,20 @@ class Problem:
         return self.view[1] * (1 if self.groups is None else self.shape[0])
 
 
+erf = np.vectorize(math.erf, otypes=[float])
+
+
+def activate(x: np.ndarray, activation: int) -> tuple[np.ndarray, np.ndarray]:
+    """The results of an activation, and its derivatives."""
+    if activation == NONE:
+        return x, np.ones_like(x)
+    if activation == RELU:
+        return np.maximum(x, 0), (x > 0).astype(float)
+    share = 1 / (1 + np.exp(-x)) if activation == SILU else (1 + erf(x / math.sqrt(2))) / 2
+    slope = share * (1 - share) if activation == SILU else np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return x * share, share + x * slope
+
+
 class Call:
     """The operands of a problem, in memory and in float64 as (samples, groups, channels of a group, positions)."""
 
@@ -91,6 +108,7 @@ class Call:
         self.given = Given(
             dtype=problem.dtype.number,
             weight_dtype=problem.weight_dtype.number,
+            activation=problem.activation,
             is_given=problem.has_statistics,
             groups=problem.view[1],
             is_over_samples=problem.groups is None,
@@ -204,7 +222,10 @@ def check_forward(kernels, problem: Problem) -> Planned:
     shift = np.abs(call.x).max() * rstd * 4 + 20
     out = found["out"].view(found["out"].dtype)
     sizes = (np.abs(normal) + shift) * np.abs(weight) + np.abs(bias)
-    assert_near(problem.dtype, call.taken(out).reshape(-1), normal * weight + bias, sizes, compute)
+    want, _ = activate(normal * weight + bias, problem.activation)
+    assert_near(
+        problem.dtype, call.taken(out).reshape(-1), want, sizes * (1 if problem.activation == NONE else 4), compute
+    )
     assert_near(call.statistics, found["mean"], mean, np.abs(call.x).mean(problem.dims, keepdims=True) * 10, compute)
     spread = np.abs(call.x - mean).max() + np.abs(call.x).max() * compute
     assert_near(call.statistics, found["rstd"], rstd, rstd * (40 + spread), compute)
@@ -226,23 +247,31 @@ def check_backward(kernels, problem: Problem, results=("out", "weight_grad", "bi
     found, planned = call.backward(kernels, 0, results)
     normal, _, rstd, _ = call.normal()
     compute, dims = compute_rounding(problem), problem.dims
-    scaled = call.grad * call.of_channels(call.weight, 1.0)
+    weight, bias = call.of_channels(call.weight, 1.0), call.of_channels(call.bias, 0.0)
     shift = np.abs(call.x).max() * rstd * 4 + 20
+    # Derivatives of activations change with their operands, which are rounded.
+    rounded = (
+        1
+        if problem.activation == NONE
+        else 4 + (np.abs(normal) + shift).max() * np.abs(weight).max() + np.abs(bias).max()
+    )
+    grad = call.grad * activate(normal * weight + bias, problem.activation)[1]
+    scaled = grad * weight
     if "out" in found:
         want = scaled
         if not problem.has_statistics:
             product = (scaled * normal).mean(dims, keepdims=True)
             want = scaled - scaled.mean(dims, keepdims=True) - normal * product
-        sizes = rstd * np.abs(scaled).max() * (1 + np.abs(normal)) * shift
+        sizes = rstd * np.abs(call.grad * weight).max() * (1 + np.abs(normal)) * shift * rounded
         assert_near(problem.dtype, call.taken(found["out"]).reshape(-1), rstd * want, sizes, compute)
     over = (0, 3)
     if "weight_grad" in found:
-        sizes = (np.abs(call.grad) * (np.abs(normal) + shift)).sum(over).reshape(-1)
-        want = (call.grad * normal).sum(over).reshape(-1)
+        sizes = (np.abs(call.grad) * (np.abs(normal) + shift)).sum(over).reshape(-1) * rounded
+        want = (grad * normal).sum(over).reshape(-1)
         assert_near(problem.weight_dtype, found["weight_grad"], want, sizes * 4, compute)
     if "bias_grad" in found:
-        sizes = np.abs(call.grad).sum(over).reshape(-1) * 10
-        assert_near(problem.weight_dtype, found["bias_grad"], call.grad.sum(over).reshape(-1), sizes, compute)
+        sizes = np.abs(call.grad).sum(over).reshape(-1) * 10 * rounded
+        assert_near(problem.weight_dtype, found["bias_grad"], grad.sum(over).reshape(-1), sizes, compute)
     again, _ = call.backward(kernels, 1, results)
     for name, values in found.items():
         np.testing.assert_array_equal(values.view(np.uint8), again[name].view(np.uint8))
@@ -267,6 +296,7 @@ def problems(draw):
         dtype, (samples, channels, positions), groups, draw(st.booleans()), draw(st.booleans()), draw(st.booleans()), is_wide,
         draw(st.sampled_from((0, 0, 0, 1, values - 1))), draw(st.sampled_from((0, 0, 3))), draw(st.sampled_from((1, 2, 132))),
         draw(st.sampled_from((8 << 10, 12 << 10, 227 << 10))), groups is None and draw(st.booleans()),
+        draw(st.sampled_from((NONE, NONE, SILU, GELU))),
     )  # fmt: skip
 
 
@@ -312,6 +342,17 @@ def test_paths(kernels, dtype, shape, groups, is_last, shared_bytes, walking, is
     for check in (check_forward, check_backward):
         planned = check(kernels, problem)
         assert (planned.walking, planned.is_staged) == (walking, is_staged)
+
+
+@pytest.mark.parametrize("activation", [RELU, SILU, GELU], ids=["relu", "silu", "gelu"])
+@pytest.mark.parametrize("shared_bytes", [8 << 10, 227 << 10], ids=["parts", "staged"])
+@pytest.mark.parametrize("is_last", [False, True], ids=["planes", "columns"])
+@pytest.mark.parametrize("positions", [49, 64])
+@pytest.mark.parametrize("dtype", FLOATS, ids=repr)
+def test_activations(kernels, dtype, positions, is_last, shared_bytes, activation):
+    problem = Problem(dtype, (3, 16, positions), 2, is_last, shared_bytes=shared_bytes, activation=activation, sms=2)
+    check_forward(kernels, problem)
+    check_backward(kernels, problem)
 
 
 @pytest.mark.parametrize("shared_bytes", [8 << 10, 227 << 10], ids=["parts", "staged"])
