@@ -11,6 +11,7 @@ import contextlib
 import enum
 import functools
 import types
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from operator import attrgetter, itemgetter
@@ -73,7 +74,8 @@ class Snapshot:
     def __init__(self, module: torch.nn.Module) -> None:
         self.hooked = self.problem = ""
         self.is_borrowed = False
-        self.modules: dict[str, torch.nn.Module] = {}
+        self._root = weakref.ref(module)  # a strong one would keep the module, which keeps its snapshots
+        self._below: dict[str, torch.nn.Module] = {}
         self._found: dict[int, Tensor] = {}
         self._seen: set[int] = set()
         self._labels: list[tuple[str, Any]] = []
@@ -94,14 +96,20 @@ class Snapshot:
         self._guard = _guard(self.tensors) if self._saved else None
         self._tensor_ids = self._ids_of_tensors()
 
+    @property
+    def modules(self) -> list[torch.nn.Module]:
+        """The module and the ones below it."""
+        root = self._root()
+        return [*([] if root is None else [root]), *self._below.values()]
+
     # ------------------------------------------------------------ reading the module
 
     def _visit_module(self, module: torch.nn.Module, name: str) -> None:
         if id(module) in self._seen:
             return
         self._seen.add(id(module))
-        self.modules[name] = module
-        if self.modules[""] is not module:
+        if self._root() is not module:
+            self._below[name] = module
             self._visit_hooks(module, name)
         self.problem = self.problem or _problem(module, name)
         computed = _computed(module)
@@ -235,7 +243,7 @@ class Snapshot:
         """A block in which other tensors replace parameters, by the identities of these."""
         replaced: list[tuple[Any, Any, Tensor]] = []
         try:
-            for module in self.modules.values():
+            for module in self.modules:
                 containers = [x for x in attributes(module).values() if type(x) in (list, dict)]
                 for container in (module._parameters, *containers):
                     entries = container.items() if isinstance(container, dict) else enumerate(container)
