@@ -93,7 +93,7 @@ class Snapshot:
         self._dicts = [entries for _, _, entries in self._attributes]
         self._saved = self._state()
         self._metadata = self._metadata_of_tensors()
-        self._guard = _guard(self.tensors) if self._saved else None
+        self._watch = self._watched() if self._saved else None
         self._tensor_ids = self._ids_of_tensors()
 
     @property
@@ -174,7 +174,7 @@ class Snapshot:
         values = entries.values() if isinstance(entries, dict) else entries
         if any(map(_compares_elements, values)):
             self._by_identity.append(values)
-        else:
+        elif not isinstance(entries, (tuple, frozenset)):  # whose values stay
             self._labels.append((name, values))
             self._plain.append(values)
         for value in list(values):
@@ -198,7 +198,6 @@ class Snapshot:
             [get(entries) for get, entries in self._getters],
             list(map(len, self._dicts)),
             list(chain.from_iterable(self._unequal)),
-            list(map(Tensor.data_ptr, self.tensors)),
             tuple(map(tuple, self._plain)),
             list(map(id, chain.from_iterable(self._by_identity))),
             any(self._no_hooks),
@@ -209,11 +208,20 @@ class Snapshot:
     def _metadata_of_tensors(self) -> tuple:
         tensors = self.tensors
         return (
+            list(map(Tensor.data_ptr, tensors)),
             list(map(_requires_grad, tensors)),
             list(map(Tensor.stride, tensors)),
             list(map(_shape, tensors)),
             list(map(_dtype, tensors)),
         )
+
+    def _watched(self) -> int | None:
+        """The number under which the library watches the tensors, or None if it must not hold them."""
+        if torch.__future__.get_swap_module_params_on_conversion():
+            return None  # PyTorch refuses to swap a tensor that C++ holds
+        watch = torch.ops.gpuopt._watch(self.tensors)
+        weakref.finalize(self, torch.ops.gpuopt._watch_forget, watch).atexit = False
+        return watch
 
     def _ids_of_tensors(self) -> list[int]:
         return list(map(id, chain(chain.from_iterable(self._unequal), chain.from_iterable(self._by_identity))))
@@ -223,8 +231,8 @@ class Snapshot:
         try:
             if self._state() != self._saved:
                 return False
-            if self._guard is not None and self._guard.check(*self.tensors):
-                return True
+            if self._watch is not None:
+                return torch.ops.gpuopt._watch_unchanged.default(self._watch)
             return self._metadata_of_tensors() == self._metadata
         except (
             RuntimeError,
@@ -265,7 +273,7 @@ class Snapshot:
             other = [key for key, value in zip(keys, saved) if key not in entries or not _same(value, entries[key])]
             if new or other:
                 return f"{name}.{(new + other)[0]}".lstrip(".")
-        for (name, values), saved in zip(self._labels, self._saved[4]):
+        for (name, values), saved in zip(self._labels, self._saved[3]):
             now = tuple(values)
             if len(now) != len(saved) or not all(map(_same, now, saved)):
                 return name
@@ -274,17 +282,6 @@ class Snapshot:
 
 def _same(x: Any, y: Any) -> bool:
     return x is y or (type(x) is type(y) and not _compares_elements(x) and bool(x == y))
-
-
-def _guard(tensors: list[Tensor]) -> Any:
-    """Dynamo's check of the metadata of many tensors, which is five times as fast as one in Python. None if there is none."""
-    try:
-        from torch._C._dynamo.guards import TensorGuards
-
-        sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
-        return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-    except (ImportError, AttributeError, TypeError, RuntimeError):
-        return None
 
 
 def _compares_elements(value: Any) -> bool:
