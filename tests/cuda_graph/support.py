@@ -73,9 +73,6 @@ class Fake:
     def is_recording(self) -> bool:
         return False
 
-    def pool(self) -> Pool:
-        return Pool(None, self.device())
-
     def aside(self) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext()
 

@@ -6,6 +6,7 @@ Tests replace :class:`Cuda` by a backend that runs functions again on the CPU.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import time
 import warnings
 import weakref
@@ -16,6 +17,8 @@ import torch
 from torch import Tensor
 
 __all__ = ["Backend", "Cuda", "Pool", "Recording"]
+
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
 
 class Recording(Protocol):
@@ -28,10 +31,16 @@ class Pool:
     """Memory that several recordings share.
 
     A replay overwrites what another recording of the pool computed. So at most one forward pass of a pool waits for its backward pass.
+
+    Attributes:
+        handle: How the allocators know it.
+        keeper: What keeps it between recordings.
+        bytes: Its size.
     """
 
-    def __init__(self, handle: Any, device: torch.device) -> None:
-        self.handle, self.device = handle, device
+    def __init__(self) -> None:
+        self.handle: Any = None
+        self.keeper: Any = None
         self.bytes = 0
         self._waiting: weakref.ref | None = None
 
@@ -56,8 +65,6 @@ class Backend(Protocol):
 
     def is_recording(self) -> bool: ...
 
-    def pool(self) -> Pool: ...
-
     def aside(self) -> contextlib.AbstractContextManager: ...
 
     def record(self, function: Callable[[], Any], pool: Pool) -> tuple[Recording, Any]: ...
@@ -78,7 +85,6 @@ class Cuda:
 
     def __init__(self) -> None:
         self._streams: dict[tuple[int, int], torch.cuda.Stream] = {}
-        self._failed: list[torch.cuda.CUDAGraph] = []
 
     def is_ready(self) -> bool:
         """Whether any tensor can be on the device."""
@@ -92,9 +98,6 @@ class Cuda:
 
     def is_recording(self) -> bool:
         return torch.cuda.is_current_stream_capturing()
-
-    def pool(self) -> Pool:
-        return Pool(torch.cuda.graph_pool_handle(), self.device())
 
     def _side_stream(self) -> torch.cuda.Stream:
         """A stream to record on. cuBLAS has a workspace for each, so graphs that run at once on two streams must not share one."""
@@ -117,59 +120,37 @@ class Cuda:
     def record(self, function: Callable[[], Any], pool: Pool) -> tuple[Recording, Any]:
         """Records the work that ``function`` starts, in the memory of ``pool``, and returns what it returned.
 
-        An error leaves the generator, the allocator and the current stream as they were.
+        An error leaves the generator, the allocators and the current stream as they were.
         """
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
+        if pool.keeper is None:
+            # The allocators refuse a pool whose last graph is gone, so an empty graph stays in it.
+            pool.handle = torch.cuda.graph_pool_handle()
+            pool.keeper, _ = self._record(lambda: None, pool.handle)
         # While work is recorded, the allocator can't give cached memory back to get other memory.
+        torch.cuda.synchronize()
         torch.cuda.empty_cache()
         before = torch.cuda.memory_reserved()
-        with torch.cuda.stream(self._side_stream()):
-            # Other threads, such as the one that pins memory for a data loader, may call CUDA meanwhile.
-            graph.capture_begin(pool=pool.handle, capture_error_mode="thread_local")
-            try:
-                result = function()
-                with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", message=".*graph is empty.*")
-                    graph.capture_end()
-            except BaseException:
-                self._abandon(graph, pool)
-                raise
+        recorded = self._record(function, pool.handle)
         pool.bytes += torch.cuda.memory_reserved() - before
-        return graph, result
+        return recorded
 
-    def _abandon(self, graph: torch.cuda.CUDAGraph, pool: Pool) -> None:
-        """Ends a recording that failed, on the stream where it began."""
-        ended = False
-        if self.is_recording():
-            with contextlib.suppress(RuntimeError), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                graph.capture_end()
-                ended = True
-        if not ended:
-            # capture_end raised an error before it told the allocator, which would give the pool more memory and free none. The use
-            # of the pool is only released where the allocator was not told: twice would free memory that other graphs use.
-            with contextlib.suppress(RuntimeError):
-                torch._C._cuda_endAllocateToPool(pool.device.index, pool.handle)
-                torch._C._cuda_releasePool(pool.device.index, pool.handle)
-        graph.reset()
-        if not ended:
-            # The allocator of pinned memory can't be told, and asks the graph later whether it is recorded.
-            self._failed.append(graph)
-            self._repair_generator()
-
-    def _repair_generator(self) -> None:
-        """Takes the generator out of the state of being recorded, by a recording that succeeds.
-
-        Otherwise every later random number raises "Offset increment outside graph capture encountered unexpectedly".
-        """
-        number = torch.zeros(1, device=self.device())
+    def _record(self, function: Callable[[], Any], handle: Any) -> tuple[torch.cuda.CUDAGraph, Any]:
+        graph, stream = torch.cuda.CUDAGraph(), self._side_stream()
+        # The seed of graphs is written on this stream. A replay on another stream may still read it.
         torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        graph.capture_begin(capture_error_mode="thread_local")
-        number.add_(1)
-        graph.capture_end()
-        graph.reset()
+        with torch.cuda.stream(stream), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*graph is empty.*")
+            try:
+                # Other threads, such as the one that pins memory for a data loader, may call CUDA meanwhile.
+                graph.capture_begin(pool=handle, capture_error_mode="thread_local")
+                result = function()
+                graph.capture_end()
+            except BaseException:
+                with torch.cuda.stream(stream):
+                    _abandon(graph, stream)
+                raise
+        torch.cuda.current_stream().wait_stream(stream)
+        return graph, result
 
     def borrowed(self, tensor: Tensor) -> Tensor:
         """The same memory, which the pool may give to other recordings. It is read right after a replay alone."""
@@ -188,6 +169,30 @@ class Cuda:
 
     def total_memory(self) -> int:
         return torch.cuda.get_device_properties(self.device()).total_memory
+
+
+def _abandon(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> None:
+    """Ends a recording that failed, so that the generator and the allocators know."""
+    if not _ends(graph):
+        # The host waited for the device, which makes the capture invalid. PyTorch raises an error for it before it tells the generator,
+        # which would raise an error at every random number, and the allocators, which would keep the pool. It tells them if a valid
+        # capture ends, so the stream begins one, without work.
+        ctypes.CDLL("libcuda.so.1").cuStreamBeginCapture_v2(ctypes.c_void_p(stream.cuda_stream), _RELAXED)
+        _ends(graph)
+    graph.reset()
+
+
+def _ends(graph: torch.cuda.CUDAGraph) -> bool:
+    """Ends the capture of a graph, and returns whether that was done to its end."""
+    try:
+        graph.capture_end()
+    except RuntimeError:
+        pass
+    try:
+        graph.pool()  # raises an error for a graph that isn't captured
+    except RuntimeError:
+        return False
+    return True
 
 
 def seconds(function: Callable[[], Any], backend: Backend, repeats: int = 3) -> float:

@@ -60,7 +60,7 @@ def record(
         raise Declined("its tensors are on several devices, or not on the current one")
     step = Step(args, kwargs, tensors, snapshot, backend.device_type)
     states = [x for x in snapshot.tensors if not isinstance(x, torch.nn.Parameter)]
-    preserved = Preserved(list(snapshot.modules.values()), states, backend)
+    preserved = Preserved(snapshot.modules, states, backend)
     trial = _Trial(function, step, snapshot, mode, preserved, backend)
     try:
         with local.eager():
@@ -90,8 +90,9 @@ class _Trial:
         self.versioned: list[Tensor] = []
 
     def observe_and_record(self, pool: Pool) -> Recorded:
+        # This pass has the parameters themselves, so it runs on the stream of earlier calls: autograd warns of another one.
+        once, results = self._observed()
         with self.backend.aside():
-            once, results = self._observed()
             again, results_again = self._eager_pass(stands_in=True)
         if not results.is_like(results_again):
             raise Declined("two equal calls return other structures, shapes or values")
@@ -222,7 +223,7 @@ class _Trial:
 
     def _read(self) -> list[Tensor]:
         """The written buffers without the statistics of batch norms, which training doesn't read."""
-        norms = [m for m in self.snapshot.modules.values() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
+        norms = [m for m in self.snapshot.modules if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
         statistics = {id(x) for module in norms for x in module._buffers.values() if module.training}
         return [x for x in self.written if id(x) not in statistics]
 
@@ -269,7 +270,7 @@ def verify(recorded: Recorded, function: Callable, tensors: Sequence[Tensor]) ->
     """Compares a replay on new arguments with two eager calls. What differs, or "". All state is as before."""
     step, backend, snapshot = recorded.step, recorded.backend, recorded.step.snapshot
     states = [x for x in snapshot.tensors if not isinstance(x, torch.nn.Parameter)]
-    preserved = Preserved(list(snapshot.modules.values()), states, backend)
+    preserved = Preserved(snapshot.modules, states, backend)
     trial = _Trial(function, step, snapshot, recorded.mode, preserved, backend)
     trial.given = [g if g is None else torch.randn_like(g) for g in recorded.given]
     trial.written, trial.versioned = recorded.written, recorded.versioned

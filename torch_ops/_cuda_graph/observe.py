@@ -16,6 +16,8 @@ __all__ = ["Observer", "waits_for_values"]
 
 _BY_VALUE = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 _COMMUNICATION = ("c10d", "_c10d_functional", "c10d_functional")
+# They pass the seed of their dropout to the backward pass: on the host in an eager call, on the device while they are recorded.
+_ATTENTION = ("_scaled_dot_product_", "_efficient_attention_", "_flash_attention_", "_cudnn_attention_")
 
 
 class Observer(TorchDispatchMode):
@@ -102,6 +104,8 @@ class Observer(TorchDispatchMode):
         on_device = [x for x in given if x.device.type == self._device_type]
         if on_device and waits_for_values(func, args, kwargs):
             self.reads = self.reads or name
+        if func._schema.name.removeprefix("aten::").startswith(_ATTENTION):
+            given, made = on_device, []
         for tensor in given:
             is_new = _storage(tensor) not in self._known
             if is_new and tensor.device.type == self._device_type:

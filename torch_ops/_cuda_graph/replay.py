@@ -186,8 +186,7 @@ class Call:
         if not step.snapshot.matches():
             raise RuntimeError(_MODIFIED.format("an attribute of the module, or where its parameters are,"))
         creates = torch.is_grad_enabled()
-        modules = list(step.snapshot.modules.values())
-        preserved = Preserved(modules, recorded.written, backend)
+        preserved = Preserved(step.snapshot.modules, recorded.written, backend)
         # Hooks of an argument run when autograd gets what this function returns.
         inputs = {id(x): x for x in self.tensors}
         try:

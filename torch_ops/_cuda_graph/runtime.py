@@ -57,7 +57,7 @@ class Shared:
 
     def pool(self, key: Hashable) -> Pool:
         if key not in self.pools:
-            self.pools[key] = _backend.pool()
+            self.pools[key] = Pool()
         return self.pools[key]
 
     def trim(self) -> None:
@@ -111,7 +111,7 @@ class Runtime:
         self._owner = weakref.ref(module)
         self.name = self.name or type(module).__name__
         # The dicts of the module refer to this object, and snapshots to the dicts. Without this, both would wait for the collector.
-        self._finalizer = weakref.finalize(module, self.clear)
+        self._finalizer = weakref.finalize(module, _clear, weakref.ref(self))
         self._finalizer.atexit = False
 
     def detach(self) -> None:
@@ -340,3 +340,8 @@ class Runtime:
             self._has_parts = True
             for key, part in parts(module).items():
                 Runtime(self.shared, f"{self.name}.{key}").attach(part)
+
+
+def _clear(runtime: weakref.ref[Runtime]) -> None:
+    if (found := runtime()) is not None:
+        found.clear()

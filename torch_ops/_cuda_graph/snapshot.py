@@ -11,6 +11,7 @@ import contextlib
 import enum
 import functools
 import types
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from operator import attrgetter, itemgetter
@@ -73,7 +74,8 @@ class Snapshot:
     def __init__(self, module: torch.nn.Module) -> None:
         self.hooked = self.problem = ""
         self.is_borrowed = False
-        self.modules: dict[str, torch.nn.Module] = {}
+        self._root = weakref.ref(module)  # a strong one would keep the module, which keeps its snapshots
+        self._below: dict[str, torch.nn.Module] = {}
         self._found: dict[int, Tensor] = {}
         self._seen: set[int] = set()
         self._labels: list[tuple[str, Any]] = []
@@ -91,8 +93,14 @@ class Snapshot:
         self._dicts = [entries for _, _, entries in self._attributes]
         self._saved = self._state()
         self._metadata = self._metadata_of_tensors()
-        self._guard = _guard(self.tensors) if self._saved else None
+        self._watch = self._watched() if self._saved else None
         self._tensor_ids = self._ids_of_tensors()
+
+    @property
+    def modules(self) -> list[torch.nn.Module]:
+        """The module and the ones below it."""
+        root = self._root()
+        return [*([] if root is None else [root]), *self._below.values()]
 
     # ------------------------------------------------------------ reading the module
 
@@ -100,8 +108,8 @@ class Snapshot:
         if id(module) in self._seen:
             return
         self._seen.add(id(module))
-        self.modules[name] = module
-        if self.modules[""] is not module:
+        if self._root() is not module:
+            self._below[name] = module
             self._visit_hooks(module, name)
         self.problem = self.problem or _problem(module, name)
         computed = _computed(module)
@@ -166,7 +174,7 @@ class Snapshot:
         values = entries.values() if isinstance(entries, dict) else entries
         if any(map(_compares_elements, values)):
             self._by_identity.append(values)
-        else:
+        elif not isinstance(entries, (tuple, frozenset)):  # whose values stay
             self._labels.append((name, values))
             self._plain.append(values)
         for value in list(values):
@@ -190,7 +198,6 @@ class Snapshot:
             [get(entries) for get, entries in self._getters],
             list(map(len, self._dicts)),
             list(chain.from_iterable(self._unequal)),
-            list(map(Tensor.data_ptr, self.tensors)),
             tuple(map(tuple, self._plain)),
             list(map(id, chain.from_iterable(self._by_identity))),
             any(self._no_hooks),
@@ -201,11 +208,20 @@ class Snapshot:
     def _metadata_of_tensors(self) -> tuple:
         tensors = self.tensors
         return (
+            list(map(Tensor.data_ptr, tensors)),
             list(map(_requires_grad, tensors)),
             list(map(Tensor.stride, tensors)),
             list(map(_shape, tensors)),
             list(map(_dtype, tensors)),
         )
+
+    def _watched(self) -> int | None:
+        """The number under which the library watches the tensors, or None if it must not hold them."""
+        if torch.__future__.get_swap_module_params_on_conversion():
+            return None  # PyTorch refuses to swap a tensor that C++ holds
+        watch = torch.ops.gpuopt._watch(self.tensors)
+        weakref.finalize(self, torch.ops.gpuopt._watch_forget, watch).atexit = False
+        return watch
 
     def _ids_of_tensors(self) -> list[int]:
         return list(map(id, chain(chain.from_iterable(self._unequal), chain.from_iterable(self._by_identity))))
@@ -215,8 +231,8 @@ class Snapshot:
         try:
             if self._state() != self._saved:
                 return False
-            if self._guard is not None and self._guard.check(*self.tensors):
-                return True
+            if self._watch is not None:
+                return torch.ops.gpuopt._watch_unchanged.default(self._watch)
             return self._metadata_of_tensors() == self._metadata
         except (
             RuntimeError,
@@ -235,7 +251,7 @@ class Snapshot:
         """A block in which other tensors replace parameters, by the identities of these."""
         replaced: list[tuple[Any, Any, Tensor]] = []
         try:
-            for module in self.modules.values():
+            for module in self.modules:
                 containers = [x for x in attributes(module).values() if type(x) in (list, dict)]
                 for container in (module._parameters, *containers):
                     entries = container.items() if isinstance(container, dict) else enumerate(container)
@@ -257,7 +273,7 @@ class Snapshot:
             other = [key for key, value in zip(keys, saved) if key not in entries or not _same(value, entries[key])]
             if new or other:
                 return f"{name}.{(new + other)[0]}".lstrip(".")
-        for (name, values), saved in zip(self._labels, self._saved[4]):
+        for (name, values), saved in zip(self._labels, self._saved[3]):
             now = tuple(values)
             if len(now) != len(saved) or not all(map(_same, now, saved)):
                 return name
@@ -266,17 +282,6 @@ class Snapshot:
 
 def _same(x: Any, y: Any) -> bool:
     return x is y or (type(x) is type(y) and not _compares_elements(x) and bool(x == y))
-
-
-def _guard(tensors: list[Tensor]) -> Any:
-    """Dynamo's check of the metadata of many tensors, which is five times as fast as one in Python. None if there is none."""
-    try:
-        from torch._C._dynamo.guards import TensorGuards
-
-        sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
-        return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-    except (ImportError, AttributeError, TypeError, RuntimeError):
-        return None
 
 
 def _compares_elements(value: Any) -> bool:
