@@ -207,8 +207,9 @@ def test_other_streams(device):
         streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
         for number in range(12):
             stream = streams[number % 3]
-            stream.wait_stream(torch.cuda.current_stream())
             x = torch.randn(4, 8, device=device)
+            x.record_stream(stream)
+            stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 pair.both(train(x))
             torch.cuda.current_stream().wait_stream(stream)

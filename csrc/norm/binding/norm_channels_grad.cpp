@@ -27,7 +27,8 @@ struct ChannelNormNode : GradNode {
     activation_ = activation_of(op);
     const bool is_activated = activation_ != Activation::kNone;
     if (next_edge(0).is_valid() || has_other_type || is_activated) weight_.save(op.weight);
-    if (is_activated) bias_.save(op.bias);
+    // Without a weight, the bias names the dtype of its gradient.
+    if (is_activated || !is_given(op.weight)) bias_.save(op.bias);
   }
   std::string name() const override {
     return Rows::kIsBatch ? "GpuoptBatchNormBackward" : "GpuoptGroupNormBackward";

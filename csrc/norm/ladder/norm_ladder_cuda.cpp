@@ -72,7 +72,8 @@ Tensor forward_production(const Tensor& input, const Tensor& weight, const Tenso
 Gradients backward_production(const Tensor& grad, const Tensor& input, const Tensor& mean,
                               const Tensor& rstd, const Tensor& weight) {
   constexpr std::array<bool, 3> kAll = {true, true, true};
-  return call(LayerNormGradients{grad, input, mean, rstd, weight, 1, kLadderEps, kAll, std::nullopt});
+  return call(
+      LayerNormGradients{grad, input, mean, rstd, weight, 1, kLadderEps, kAll, std::nullopt});
 }
 
 TORCH_LIBRARY_IMPL(gpuopt_ladder, CUDA, m) {
