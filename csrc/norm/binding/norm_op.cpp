@@ -12,11 +12,6 @@ using c10::SymInt;
 
 // ---------------------------------------------------------------- the functions for users
 
-template <typename Op>
-bool has_two_types(const Op& op) {
-  return op.residual.scalar_type() != op.input.scalar_type();
-}
-
 // Checks the arguments, and returns the number of normalised dimensions.
 template <typename Op>
 int64_t check_call(const Op& op) {
@@ -50,7 +45,8 @@ Tensor layer_norm(const LayerNorm& op) {
 // two dtypes.
 AddLayerNorm::Result add_layer_norm(const AddLayerNorm& op) {
   const auto device = op.input.device().type();
-  if ((device == at::kCUDA && is_autocasting(device)) || has_two_types(op)) {
+  if ((device == at::kCUDA && is_autocasting(device)) ||
+      op.residual.scalar_type() != op.input.scalar_type()) {
     const Tensor sum = summed(op);
     return {call(LayerNorm{sum, op.shape, op.weight, op.bias, op.eps}), sum};
   }
@@ -77,7 +73,7 @@ Tensor rms_norm(const RmsNorm& op) {
 }
 
 AddRmsNorm::Result add_rms_norm(const AddRmsNorm& op) {
-  if (!are_supported(op) || has_two_types(op)) {
+  if (!are_supported(op) || op.residual.scalar_type() != op.input.scalar_type()) {
     const Tensor sum = summed(op);
     return {call(RmsNorm{sum, op.shape, op.weight, op.eps}), sum};
   }
