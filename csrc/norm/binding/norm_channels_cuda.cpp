@@ -7,7 +7,6 @@
 #include "binding/unfilled.h"
 #include "norm/binding/norm_channels_check.h"
 #include "norm/binding/norm_cuda.h"
-#include "norm/norm.h"
 
 namespace gpuopt::norm {
 namespace {
@@ -106,9 +105,7 @@ BatchNormChannels::Result normalize_by_kernels(const Op& op) {
                        to_dtype(name, given_mean.scalar_type())};
     }
   }
-  TensorWorkspace workspace;
-  check_launch(
-      name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
+  plan_and_launch(name, problem);
   return {out, mean, rstd, variance};
 }
 
@@ -164,9 +161,7 @@ GroupNormGradients::Result differentiate_by_kernels(const Op& op) {
   problem.is_given = has_given_statistics(op);
   problem.affine = parameters.affine(activation_of(op));
   problem.dtype = to_dtype(name, input.scalar_type());
-  TensorWorkspace workspace;
-  check_launch(
-      name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
+  plan_and_launch(name, problem);
   return results;
 }
 

@@ -48,13 +48,11 @@ struct ChannelNormNode : GradNode {
       return call(Gradients{grad, input_.unpack(), mean_.unpack(), rstd_.unpack(),
                             if_defined(weight_.unpack()), kind_, eps_, mask, more...});
     };
-    typename Gradients::Result found;
-    if constexpr (Rows::kIsBatch) {
-      found = differentiate();
-    } else {
-      found = differentiate(if_defined(bias_.unpack()), static_cast<int64_t>(activation_));
-    }
-    const auto& [input, weight, bias] = found;
+    const auto [input, weight, bias] = [&] {
+      if constexpr (Rows::kIsBatch) return differentiate();
+      if constexpr (!Rows::kIsBatch)
+        return differentiate(if_defined(bias_.unpack()), static_cast<int64_t>(activation_));
+    }();
     return {input, weight, mask[2] ? bias.to(bias_type_) : Tensor()};
   }
   static Tensor tangent(const Rows& op, const typename Rows::Result&) {

@@ -8,7 +8,6 @@
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "norm/binding/norm_check.h"
-#include "norm/norm.h"
 
 namespace gpuopt::norm {
 namespace {
@@ -91,9 +90,7 @@ typename Op::Result normalize_rows(const Op& op) {
   problem.dtype = to_dtype(name, input.scalar_type());
   problem.eps = op.eps;
   problem.is_rms = Op::kIsRms;
-  TensorWorkspace workspace;
-  check_launch(
-      name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
+  plan_and_launch(name, problem);
   return results;
 }
 
@@ -142,9 +139,7 @@ typename Op::Result differentiate_rows(const Op& op) {
   problem.bias_grad = written(bias_grad);
   problem.affine = parameters.affine();
   problem.dtype = to_dtype(name, input.scalar_type());
-  TensorWorkspace workspace;
-  check_launch(
-      name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
+  plan_and_launch(name, problem);
   return results;
 }
 

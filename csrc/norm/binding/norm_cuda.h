@@ -3,7 +3,7 @@
 
 #include "binding/cuda_launch.h"
 #include "binding/optional.h"
-#include "norm/norm_problem.h"
+#include "norm/norm.h"
 
 namespace gpuopt::norm {
 
@@ -32,5 +32,12 @@ struct DenseParameters {
     return {data_of(weight), data_of(bias), dtype, activation};
   }
 };
+
+template <typename Problem>
+void plan_and_launch(const char* op, const Problem& problem) {
+  TensorWorkspace workspace;
+  check_launch(
+      op, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
+}
 
 }  // namespace gpuopt::norm

@@ -22,11 +22,6 @@ const RegisterLadder backward_ladder(
 
 // ---------------------------------------------------------------- the functions for users
 
-template <typename Op>
-bool has_two_types(const Op& op) {
-  return op.residual.scalar_type() != op.input.scalar_type();
-}
-
 // Checks the arguments, and returns the number of normalised dimensions.
 template <typename Op>
 int64_t check_call(const Op& op) {
@@ -60,7 +55,8 @@ Tensor layer_norm(const LayerNorm& op) {
 // two dtypes.
 AddLayerNorm::Result add_layer_norm(const AddLayerNorm& op) {
   const auto device = op.input.device().type();
-  if ((device == at::kCUDA && is_autocasting(device)) || has_two_types(op)) {
+  if ((device == at::kCUDA && is_autocasting(device)) ||
+      op.residual.scalar_type() != op.input.scalar_type()) {
     const Tensor sum = summed(op);
     return {call(LayerNorm{sum, op.shape, op.weight, op.bias, op.eps}), sum};
   }
@@ -87,7 +83,7 @@ Tensor rms_norm(const RmsNorm& op) {
 }
 
 AddRmsNorm::Result add_rms_norm(const AddRmsNorm& op) {
-  if (!are_supported(op) || has_two_types(op)) {
+  if (!are_supported(op) || op.residual.scalar_type() != op.input.scalar_type()) {
     const Tensor sum = summed(op);
     return {call(RmsNorm{sum, op.shape, op.weight, op.eps}), sum};
   }
