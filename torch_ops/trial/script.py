@@ -1,0 +1,140 @@
+"""A trial of the steps of a script, which ends at its optimizer's step.
+
+The script runs as it is. After the warm-up, the override is switched at the end of each training step, so that PyTorch's kernels, the
+override's and PyTorch's again alternate. The steps compute on other data each, so their results are not compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from torch_ops.override import override, override_report
+from torch_ops.trial.clock import Context, summary
+from torch_ops.trial.device import Device
+from torch_ops.trial.function import calls_since, profile_problem, report_of, require_no_override
+from torch_ops.trial.measured import AGAIN, OVERRIDE, PYTORCH
+from torch_ops.trial.report import Report
+
+__all__ = ["TooShort", "measure_script", "needed"]
+
+_WARM_UPS = 3  # of each way
+_NOTE = "A script's steps compute on other data each, so results and gradients were not compared, and no state was put back."
+
+
+class TooShort(RuntimeError):
+    """The script ended before the last step that was needed."""
+
+
+class _Finished(BaseException):
+    """Ends the script. It is no Exception, so that handlers in the script let it pass."""
+
+
+def needed(steps: int) -> int:
+    """The training steps that a trial of this many steps of each way makes."""
+    return 2 * _WARM_UPS + 3 * steps + 3
+
+
+def measure_script(
+    path: Path, arguments: list[str], steps: int, used: override, device: Device, tell: Callable[[str], None]
+) -> Report:
+    """Runs a script until the steps are measured.
+
+    Raises:
+        TooShort: The script made too few steps.
+    """
+    require_no_override()
+    trial = _Trial(steps, used, device, tell)
+    hook = register_optimizer_step_post_hook(trial.see)
+    before = sys.argv, sys.path[0]
+    sys.argv, sys.path[0] = [str(path), *arguments], str(path.parent)
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except _Finished:
+        assert trial.report is not None
+        return trial.report
+    except SystemExit:
+        pass
+    finally:
+        sys.argv, sys.path[0] = before
+        hook.remove()
+        trial.schedule.close()
+        tell("")
+    raise TooShort(
+        f"{path.name} made {trial.seen} training steps (calls of an optimizer's step), and the trial needs {needed(steps)}"
+    )
+
+
+class _Trial:
+    """Counts the ends of training steps, and measures between them.
+
+    Attributes:
+        seen: The steps that have ended.
+        report: What was measured, at the end.
+    """
+
+    def __init__(self, steps: int, used: override, device: Device, tell: Callable[[str], None]) -> None:
+        self.seen = 0
+        self.report: Report | None = None
+        self.schedule = self._measured(steps, used, device, tell)
+        self._optimizer: torch.optim.Optimizer | None = None
+
+    def see(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        # A step may have several optimizers. It ends with the first one that was seen.
+        if self._optimizer is None:
+            self._optimizer = optimizer
+        if optimizer is self._optimizer:
+            self.seen += 1
+            next(self.schedule)
+
+    def _measured(self, steps: int, used: override, device: Device, tell: Callable[[str], None]) -> Iterator[None]:
+        """Measures one training step between two iterations. It begins at the end of the script's first step."""
+        began = time.perf_counter()
+        ways: dict[str, Context] = {
+            PYTORCH: contextlib.nullcontext,
+            OVERRIDE: lambda: used,
+            AGAIN: contextlib.nullcontext,
+        }
+        for number in range(2 * _WARM_UPS - 1):
+            tell(f"warm-up {number + 1} of {2 * _WARM_UPS - 1}")
+            with ways[OVERRIDE if number % 2 else PYTORCH]():
+                yield
+        samples: dict[str, list[float]] = {name: [] for name in ways}
+        peaks = dict.fromkeys(ways, 0)
+        calls: dict[str, dict[str, int]] = {}
+        for number in range(steps):
+            tell(f"step {number + 1} of {steps}")
+            for name, way in list(ways.items())[:: -1 if number % 2 else 1]:
+                require_no_override()
+                before = override_report().calls
+                with way():
+                    device.synchronize()
+                    device.reset_peak()
+                    start = time.perf_counter()
+                    yield
+                    device.synchronize()
+                    samples[name].append(1e3 * (time.perf_counter() - start))
+                peaks[name] = max(peaks[name], device.peak_bytes())
+                if name == OVERRIDE:
+                    calls = calls_since(before)
+        tell("profiling")
+        profiles = {}
+        for name, way in ways.items():
+            with way(), device.profiled() as events:
+                yield
+            profiles[name] = events
+        problem = profile_problem(profiles)
+        clocks = {name: summary(found) for name, found in samples.items()}
+        self.report = report_of(
+            device, clocks, 1, peaks, {} if problem else profiles, calls, notes=[*problem, _NOTE],
+            seconds=time.perf_counter() - began,
+        )  # fmt: skip
+        raise _Finished
