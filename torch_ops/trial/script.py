@@ -7,6 +7,7 @@ override's and PyTorch's again alternate. The steps compute on other data each, 
 from __future__ import annotations
 
 import contextlib
+import functools
 import runpy
 import sys
 import time
@@ -53,7 +54,6 @@ def measure_script(
     """
     require_no_override()
     trial = _Trial(steps, used, device, tell)
-    hook = register_optimizer_step_post_hook(trial.see)
     before = sys.argv, sys.path[0]
     sys.argv, sys.path[0] = [str(path), *arguments], str(path.parent)
     try:
@@ -65,8 +65,7 @@ def measure_script(
         pass
     finally:
         sys.argv, sys.path[0] = before
-        hook.remove()
-        trial.schedule.close()
+        trial.close()
         tell("")
     raise TooShort(
         f"{path.name} made {trial.seen} training steps (calls of an optimizer's step), and the trial needs {needed(steps)}"
@@ -84,16 +83,36 @@ class _Trial:
     def __init__(self, steps: int, used: override, device: Device, tell: Callable[[str], None]) -> None:
         self.seen = 0
         self.report: Report | None = None
-        self.schedule = self._measured(steps, used, device, tell)
+        self._schedule = self._measured(steps, used, device, tell)
         self._optimizer: torch.optim.Optimizer | None = None
+        self._hook = register_optimizer_step_post_hook(self._see)
 
-    def see(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        # A step may have several optimizers. It ends with the first one that was seen.
-        if self._optimizer is None:
-            self._optimizer = optimizer
-        if optimizer is self._optimizer:
-            self.seen += 1
-            next(self.schedule)
+    def close(self) -> None:
+        """Ends what is measured now, and leaves the optimizer as it was."""
+        self._hook.remove()
+        self._schedule.close()
+        if self._optimizer is not None:
+            self._optimizer.step = self._step
+
+    def _see(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Wraps the first optimizer that does a step. A step may have several, and ends with this one."""
+        if self._optimizer is not None:
+            return
+        # PyTorch's hooks run inside of a range of the profiler, in which no profiler may begin or end.
+        self._optimizer, self._step = optimizer, optimizer.step
+
+        @functools.wraps(self._step)
+        def step(*args: Any, **kwargs: Any) -> Any:
+            result = self._step(*args, **kwargs)
+            self._end_step()
+            return result
+
+        optimizer.step = step
+        self._end_step()
+
+    def _end_step(self) -> None:
+        self.seen += 1
+        next(self._schedule)
 
     def _measured(self, steps: int, used: override, device: Device, tell: Callable[[str], None]) -> Iterator[None]:
         """Measures one training step between two iterations. It begins at the end of the script's first step."""
