@@ -106,7 +106,7 @@ def host_waits(events: Iterable[Any]) -> int:
 def operators(
     calls: dict[str, dict[str, int]], without: list[Span] | None, with_override: list[Span] | None
 ) -> list[Operator]:
-    """The replaced operators of a step, those that save most first.
+    """The replaced operators of a step, the largest savings first.
 
     Args:
         calls: The calls by operator and reason, as in ``torch_ops.override_report().calls``.

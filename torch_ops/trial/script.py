@@ -1,6 +1,6 @@
 """A trial of the steps of a script, which ends at its optimizer's step.
 
-The script runs as it is. After the warm-up, the override is switched at the end of each training step, so that PyTorch's kernels, the
+The script runs without a change. After the warm-up, the override is switched at the end of each training step, so that PyTorch's kernels, the
 override's and PyTorch's again alternate. The steps compute on other data each, so their results are not compared.
 """
 

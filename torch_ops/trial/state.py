@@ -75,7 +75,7 @@ class State:
         return self._names[id(parameter)][0]
 
     def written(self) -> bool:
-        """Whether a tensor of the function that is no parameter was written to. Such tensors are not kept."""
+        """Whether a tensor of the function that is no parameter was written to. The trial has no copy of such tensors."""
         return any(tensor._version != version for tensor, version in self._written)
 
     def _unused(self, name: str) -> str:
