@@ -13,7 +13,7 @@ import torch
 
 from torch_ops.override import active, override, override_report
 from torch_ops.trial import kernels
-from torch_ops.trial.clock import Context, noise, rounds_of
+from torch_ops.trial.clock import Context, inside, noise, rounds_of
 from torch_ops.trial.compare import Values, differences, values_of
 from torch_ops.trial.device import Device, Gpu
 from torch_ops.trial.measured import AGAIN, OVERRIDE, PYTORCH, Way
@@ -189,14 +189,14 @@ def _compare(step: Callable[[], Any], ways: dict[str, Context], state: State) ->
 
 
 def _calls(step: Callable[[], Any], way: Context) -> dict[str, dict[str, int]]:
-    before = override_report().calls
-    with way():
+    with inside(way, step):
+        before = override_report().calls
         step()
     return calls_since(before)
 
 
 def _peak(step: Callable[[], Any], way: Context, device: Device) -> int:
-    with way():
+    with inside(way, step):
         device.synchronize()
         device.reset_peak()
         step()
@@ -211,7 +211,7 @@ def _profiles(
     profiles = {}
     try:
         for name, way in ways.items():
-            with way(), device.profiled() as events:
+            with inside(way, step), device.profiled() as events:
                 step()
             profiles[name] = events
     except RuntimeError as error:

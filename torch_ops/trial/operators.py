@@ -83,7 +83,8 @@ def _outermost(events: list[Any], known: dict[str, str]) -> dict[int, Any]:
     """For each operator inside of a known one, the outermost known one around it. Operators nest by time in each thread."""
     threads: dict[int, list[Any]] = defaultdict(list)
     for event in events:
-        if event.device_type() == DeviceType.CPU and event.linked_correlation_id() == 0:
+        # Calls of the CUDA runtime have numbers of another kind.
+        if event.device_type() == DeviceType.CPU and event.linked_correlation_id() == 0 and event.name()[:2] != "cu":
             threads[event.start_thread_id()].append(event)
     found: dict[int, Any] = {}
     for of_thread in threads.values():

@@ -28,6 +28,7 @@ from torch_ops.trial.report import Report
 __all__ = ["TooShort", "measure_script", "needed"]
 
 _WARM_UPS = 3  # of each way
+_BLOCK = 4  # measured steps between two switches of the override
 _NOTE = "A script's steps compute on other data each, so results and gradients were not compared, and no state was put back."
 
 
@@ -41,7 +42,11 @@ class _Finished(BaseException):
 
 def needed(steps: int) -> int:
     """The training steps that a trial of this many steps of each way makes."""
-    return 2 * _WARM_UPS + 3 * steps + 3
+    return 2 * _WARM_UPS + 3 * _rounds(steps) * (1 + _BLOCK) + 3 * 2
+
+
+def _rounds(steps: int) -> int:
+    return -(-steps // _BLOCK)
 
 
 def measure_script(
@@ -129,26 +134,33 @@ class _Trial:
         samples: dict[str, list[float]] = {name: [] for name in ways}
         peaks = dict.fromkeys(ways, 0)
         calls: dict[str, dict[str, int]] = {}
-        for number in range(steps):
-            tell(f"step {number + 1} of {steps}")
+        for number in range(_rounds(steps)):
+            tell(f"round {number + 1} of {_rounds(steps)}")
             for name, way in list(ways.items())[:: -1 if number % 2 else 1]:
                 require_no_override()
-                before = override_report().calls
                 with way():
-                    device.synchronize()
+                    yield  # not measured, as in clock.inside
+                    before = override_report().calls
                     device.reset_peak()
-                    start = time.perf_counter()
-                    yield
-                    device.synchronize()
-                    samples[name].append(1e3 * (time.perf_counter() - start))
-                peaks[name] = max(peaks[name], device.peak_bytes())
+                    for _ in range(_BLOCK):
+                        device.synchronize()
+                        start = time.perf_counter()
+                        yield
+                        device.synchronize()
+                        samples[name].append(1e3 * (time.perf_counter() - start))
+                    peaks[name] = max(peaks[name], device.peak_bytes())
+                    counted = calls_since(before)
                 if name == OVERRIDE:
-                    calls = calls_since(before)
+                    calls = {
+                        row: {reason: -(-n // _BLOCK) for reason, n in found.items()} for row, found in counted.items()
+                    }
         tell("profiling")
         profiles = {}
         for name, way in ways.items():
-            with way(), device.profiled() as events:
+            with way():
                 yield
+                with device.profiled() as events:
+                    yield
             profiles[name] = events
         problem = profile_problem(profiles)
         clocks = {name: summary(found) for name, found in samples.items()}
