@@ -76,6 +76,6 @@ def event(
     return SimpleNamespace(**{key: lambda value=value: value for key, value in fields.items()})
 
 
-def trial(step: Any, seconds: float = 0.01, **options: Any) -> Report:
+def trial(step: Any, seconds: float = 0.01, with_graphs: bool = False, **options: Any) -> Report:
     """A trial of a step on the CPU, in which calls of every size are taken."""
-    return measure(step, override("cpu", **options), seconds, Cpu(), lambda text: None)
+    return measure(step, override("cpu", **options), seconds, Cpu(), lambda text: None, with_graphs)

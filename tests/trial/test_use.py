@@ -18,6 +18,7 @@ from torch_ops.trial import script
 from torch_ops.trial.compare import Difference
 from torch_ops.trial.function import NO_GPU
 
+from ..cuda_graph.support import recording
 from ..support.overriding import nothing_is_left, override  # noqa: F401
 from .support import Cpu, trial
 
@@ -85,6 +86,45 @@ def test_counts_of_the_user_stay():
     assert torch_ops.override_report(reset=True).calls["sum"]["taken"] > 2
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_graphs(recorded):
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)), torch.randn(16, 8)
+    kind, calls = type(model), []
+    if not recorded:
+        model[1].register_forward_hook(lambda module, args, result: calls.append(1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = model[0].weight.clone()
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    with recording("cpu") as backend:
+        found = trial(step, with_graphs=True)
+    assert list(found.ways) == ["PyTorch", "override", "override, graphs", "PyTorch again"]
+    assert bool(backend.recordings) is recorded
+    assert any("recorded nothing" in note for note in found.notes) is not recorded
+    assert "With CUDA graphs of the modules, too, it takes" in str(found)
+    assert found.results["override, graphs"].relative < 1e-6 and found.gradients["override, graphs"].relative < 1e-6
+    assert type(model) is kind and torch.equal(model[0].weight, before) and not attributes_of_graphs(model)
+
+
+def attributes_of_graphs(model):
+    return [name for module in model.modules() for name in vars(module) if name.startswith("_gpuopt")]
+
+
+def test_graphs_of_the_user_stay():
+    model, x = torch_ops.cuda_graph(nn.Sequential(nn.Linear(8, 4))), torch.randn(16, 8)
+    with recording("cpu"):
+        found = trial(lambda: model(x), with_graphs=True)
+        assert attributes_of_graphs(model)
+    torch_ops.cuda_graph(model, reverse=True)
+    assert "torch_ops.cuda_graph recorded nothing: no module was found that it could record." in found.notes
+
+
 def test_a_failing_profiler_is_noted(monkeypatch):
     @contextlib.contextmanager
     def profiled(self):
@@ -105,11 +145,12 @@ def test_a_failing_profiler_is_noted(monkeypatch):
         ((nn.Linear(2, 2),), TypeError, "got the module Linear"),
         ((print, "sum"), TypeError, "override must be an override: expected torch_ops.override, got str"),
         ((print, None, "fast"), TypeError, "seconds must be a number: expected float, got str"),
+        ((print, None, 1.0, 1), TypeError, "cuda_graph must be a flag: expected bool, got int"),
         ((print, None, 0), ValueError, "seconds must be positive: expected more than 0, got 0"),
     ],
 )
 def test_errors(arguments, error, message):
-    names = ("override", "seconds")
+    names = ("override", "seconds", "cuda_graph")
     with pytest.raises(error, match=message):
         torch_ops.trial(arguments[0], **dict(zip(names, arguments[1:])))
 

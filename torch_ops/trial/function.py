@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,7 +16,8 @@ from torch_ops.trial import kernels
 from torch_ops.trial.clock import Context, inside, noise, rounds_of
 from torch_ops.trial.compare import Values, differences, values_of
 from torch_ops.trial.device import Device, Gpu
-from torch_ops.trial.measured import AGAIN, OVERRIDE, PYTORCH, Way
+from torch_ops.trial.graphs import Graphs
+from torch_ops.trial.measured import AGAIN, GRAPHS, OVERRIDE, PYTORCH, Way
 from torch_ops.trial.operators import Span, host_waits, operators, spans
 from torch_ops.trial.report import Report
 from torch_ops.trial.state import State
@@ -24,12 +25,17 @@ from torch_ops.trial.state import State
 __all__ = ["trial"]
 
 NO_GPU = "torch sees no GPU here, and the override replaces kernels of GPUs alone."
-_WARM_UPS = 3  # of each way
+_WARM_UPS, _WARM_UPS_OF_GRAPHS = 3, 5  # the second call is recorded, the third one compared
 _Override = override  # the parameter has the same name
 
 
 def trial(
-    step: Callable[[], Any], *, override: override | None = None, seconds: float = 3.0, progress: bool | None = None
+    step: Callable[[], Any],
+    *,
+    override: override | None = None,
+    cuda_graph: bool = False,
+    seconds: float = 3.0,
+    progress: bool | None = None,
 ) -> Report:
     """Measures what :class:`torch_ops.override` gains in a training step or an inference.
 
@@ -43,14 +49,15 @@ def trial(
     Args:
         step: A function without arguments. It does one step, and may return results, which are compared.
         override: The override to measure. Default: ``torch_ops.override()``.
-        seconds: The time to measure each of the three, without warm-ups, comparison and profiler.
+        cuda_graph: Whether to measure the override together with :func:`torch_ops.cuda_graph`, too. It needs the memory of the graphs.
+        seconds: The time to measure each way, without warm-ups, comparison and profiler.
         progress: Whether to write the progress to stderr. Default: if it is a terminal.
 
     Returns:
         The report. ``print()`` shows it as text, :meth:`Report.json` gives JSON and :meth:`Report.plot` draws a picture.
 
     Raises:
-        TypeError: ``step`` can't be called, or ``override`` or ``seconds`` has another type.
+        TypeError: ``step`` can't be called, or another argument has another type.
         ValueError: ``seconds`` is not positive.
         RuntimeError: An override is enabled already. Or as ``torch_ops.override``.
 
@@ -77,17 +84,24 @@ def trial(
         raise TypeError(
             f"trial: override must be an override: expected torch_ops.override, got {type(override).__name__}"
         )
+    if not isinstance(cuda_graph, bool):
+        raise TypeError(f"trial: cuda_graph must be a flag: expected bool, got {type(cuda_graph).__name__}")
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise TypeError(f"trial: seconds must be a number: expected float, got {type(seconds).__name__}")
     if seconds <= 0:
         raise ValueError(f"trial: seconds must be positive: expected more than 0, got {seconds}")
     if not torch.cuda.is_available():
         return Report(reason=NO_GPU)
-    return measure(step, override or _Override(), seconds, Gpu(), teller(progress))
+    return measure(step, override or _Override(), seconds, Gpu(), teller(progress), cuda_graph)
 
 
 def measure(
-    step: Callable[[], Any], used: override, seconds: float, device: Device, tell: Callable[[str], None]
+    step: Callable[[], Any],
+    used: override,
+    seconds: float,
+    device: Device,
+    tell: Callable[[str], None],
+    with_graphs: bool = False,
 ) -> Report:
     """The report of a step. All state is put back, also after an error."""
     require_no_override()
@@ -95,13 +109,17 @@ def measure(
     ways: dict[str, Context] = {PYTORCH: contextlib.nullcontext, OVERRIDE: lambda: used}
     tell("finding the state")
     state = State(step, device)
+    graphs: Graphs | None = None
     try:
         tell("warming up")
         with state.watching():
             step()
-        for _ in range(_WARM_UPS):
-            for way in ways.values():
-                with way():
+        if with_graphs:
+            graphs = Graphs(state.models())
+            ways[GRAPHS] = lambda: _both(used, graphs)
+        for name, way in ways.items():
+            with way():
+                for _ in range(_WARM_UPS_OF_GRAPHS if name == GRAPHS else _WARM_UPS):
                     step()
         timed = {**ways, AGAIN: ways[PYTORCH]}
         tell("comparing")
@@ -114,7 +132,11 @@ def measure(
         profiles, problem = _profiles(step, timed, device)
         if state.written():
             notes.append("The step writes to tensors that are no parameters. They are not put back.")
+        if graphs is not None and (reason := graphs.problem()):
+            notes.append(f"torch_ops.cuda_graph recorded nothing: {reason}.")
     finally:
+        if graphs is not None:
+            graphs.close()
         tell("putting the state back")
         state.restore()
         tell("")
@@ -122,6 +144,14 @@ def measure(
         device, clocks, steps, peaks, profiles, calls, results=results, gradients=gradients, notes=notes + problem,
         seconds=time.perf_counter() - began,
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _both(*contexts: contextlib.AbstractContextManager) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context)
+        yield
 
 
 def report_of(

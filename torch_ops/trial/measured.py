@@ -8,9 +8,9 @@ from torch_ops.trial.clock import Clock
 from torch_ops.trial.compare import Difference
 from torch_ops.trial.operators import Operator
 
-__all__ = ["AGAIN", "OVERRIDE", "PYTORCH", "Measurements", "Way"]
+__all__ = ["AGAIN", "GRAPHS", "OVERRIDE", "PYTORCH", "Measurements", "Way"]
 
-PYTORCH, OVERRIDE, AGAIN = "PyTorch", "override", "PyTorch again"
+PYTORCH, OVERRIDE, GRAPHS, AGAIN = "PyTorch", "override", "override, graphs", "PyTorch again"
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,11 @@ class Measurements:
         device: The name of the GPU.
         versions: The versions of torch and gpuopt.
         reason: Why nothing was measured, or "".
-        ways: The step in each way: ``"PyTorch"``, ``"override"``, and ``"PyTorch again"``, which shows the noise.
+        ways: The step in each way: ``"PyTorch"``, ``"override"``, ``"override, graphs"`` if it was asked for, and
+            ``"PyTorch again"``, which shows the noise.
         noise: The share by which wall clocks differ by chance.
         steps: The number of steps in a round.
-        results, gradients: Their differences from PyTorch's, for ``"override"`` and ``"PyTorch again"``. Empty if there are none.
+        results, gradients: Their differences from PyTorch's for each other way. Empty if there are none.
         operators: The replaced operators that the step calls.
         notes: Sentences on what could not be measured.
         seconds: The time that the trial took.

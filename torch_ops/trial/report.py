@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torch_ops.trial.conclusion import conclusion
-from torch_ops.trial.measured import AGAIN, OVERRIDE, PYTORCH, Measurements
+from torch_ops.trial.measured import OVERRIDE, PYTORCH, Measurements
 
 __all__ = ["Report"]
 
@@ -58,7 +58,7 @@ class Report(Measurements):
         return f"{self.device}, {versions}; {rounds} rounds of {of} in {self.seconds:.1f} s"
 
     def _measurements(self) -> list[list[str]]:
-        ways = [self.ways[PYTORCH], self.ways[OVERRIDE], self.ways[AGAIN]]
+        ways = self.ways.values()
         rows = [["", *self.ways]]
         rows.append(["wall clock, ms", *(_number(way.clock.median) for way in ways)])
         rows.append(["GPU time, ms", *(_number(way.gpu_ms) for way in ways)])
@@ -67,7 +67,12 @@ class Report(Measurements):
         rows.append(["peak memory, MiB", *(_mib(way.peak_bytes) for way in ways)])
         for name, found in (("results", self.results), ("gradients", self.gradients)):
             if found:
-                rows.append([f"difference of {name}", "", *(f"{found[way].relative:.1e}" for way in (OVERRIDE, AGAIN))])
+                rows.append(
+                    [
+                        f"difference of {name}",
+                        *(f"{found[way].relative:.1e}" if way in found else "" for way in self.ways),
+                    ]
+                )
         return rows
 
     def _operators(self) -> list[list[str]]:

@@ -33,6 +33,7 @@ class State:
     def __init__(self, step: Any, device: Device) -> None:
         self._names: dict[int, tuple[str, Tensor]] = {}
         self._device = device
+        self._modules: list[torch.nn.Module] = []
         self._parts: list[_Part] = []
         self._known: set[int] = set()
         found = search(step)
@@ -64,6 +65,11 @@ class State:
         for part in reversed(self._parts):
             part.restore()
 
+    def models(self) -> list[torch.nn.Module]:
+        """The modules that are not below another one."""
+        below = {id(x) for module in self._modules for x in module.modules() if x is not module}
+        return [module for module in self._modules if id(module) not in below]
+
     def parameters(self) -> list[Tensor]:
         """The parameters of all modules."""
         return [parameter for _, parameter in self._names.values()]
@@ -89,6 +95,7 @@ class State:
     def _add(self, found: Found) -> None:
         modules = [below for module in found.modules for below in module.modules() if id(below) not in self._known]
         self._known.update(map(id, (*modules, *found.optimizers)))
+        self._modules += found.modules
         for module in found.modules:
             for name, parameter in module.named_parameters():
                 self._names.setdefault(id(parameter), (self._unused(name), parameter))
