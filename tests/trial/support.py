@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +21,13 @@ class Cpu:
 
     def name(self) -> str:
         return "the CPU"
+
+    def kind(self) -> str:
+        return "cpu"
+
+    def microseconds(self, call: Callable[[], Any]) -> float:
+        call()
+        return 10.0
 
     def generator(self) -> torch.Generator:
         return torch.default_generator
@@ -76,6 +83,6 @@ def event(
     return SimpleNamespace(**{key: lambda value=value: value for key, value in fields.items()})
 
 
-def trial(step: Any, seconds: float = 0.01, with_graphs: bool = False, **options: Any) -> Report:
+def trial(step: Any, seconds: float = 0.01, with_graphs: bool = False, record: Any = None, **options: Any) -> Report:
     """A trial of a step on the CPU, in which calls of every size are taken."""
-    return measure(step, override("cpu", **options), seconds, Cpu(), lambda text: None, with_graphs)
+    return measure(step, override("cpu", **options), seconds, Cpu(), lambda text: None, with_graphs, record)

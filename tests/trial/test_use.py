@@ -186,10 +186,10 @@ for number in range(int(sys.argv[1])):
 """
 
 
-def of_script(folder, steps, text=SCRIPT, made="100"):
+def of_script(folder, steps, text=SCRIPT, made="100", record=None):
     path = folder / "train.py"
     path.write_text(text)
-    return script.measure_script(path, [made], steps, override("cpu"), Cpu(), lambda text: None)
+    return script.measure_script(path, [made], steps, override("cpu"), Cpu(), lambda text: None, record)
 
 
 def test_a_script(tmp_path):
@@ -200,6 +200,12 @@ def test_a_script(tmp_path):
     assert {row.name: row.taken for row in found.operators}["sum"] >= 1
     assert found.gpu_ratio and "Results" not in str(found)
     assert any("no state was put back" in note for note in found.notes)
+
+
+def test_a_script_is_recorded(tmp_path):
+    path = tmp_path / "calls.json"
+    assert of_script(tmp_path, 2, made=str(script.needed(2, records=True)), record=path).ratio
+    assert [call["operator"] for call in json.loads(path.read_text())["calls"]].count("sum") >= 1
 
 
 def test_a_script_that_is_too_short(tmp_path):

@@ -18,6 +18,9 @@ file               what it holds
 ``conclusion.py``  what it means, in sentences
 ``report.py``      the report, as text and as JSON
 ``plot.py``        its picture
+``record.py``      records the calls of a step, without their data
+``replay.py``      measures recorded calls
+``text.py``        tables
 =================  ==================================================================================
 """
 

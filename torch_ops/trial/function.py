@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch_ops.trial.device import Device, Gpu
 from torch_ops.trial.graphs import Graphs
 from torch_ops.trial.measured import AGAIN, GRAPHS, OVERRIDE, PYTORCH, Way
 from torch_ops.trial.operators import Span, host_waits, operators, spans
+from torch_ops.trial.record import Recorder
 from torch_ops.trial.report import Report
 from torch_ops.trial.state import State
 
@@ -34,6 +36,7 @@ def trial(
     *,
     override: override | None = None,
     cuda_graph: bool = False,
+    record: str | Path | None = None,
     seconds: float = 3.0,
     progress: bool | None = None,
 ) -> Report:
@@ -50,6 +53,7 @@ def trial(
         step: A function without arguments. It does one step, and may return results, which are compared.
         override: The override to measure. Default: ``torch_ops.override()``.
         cuda_graph: Whether to measure the override together with :func:`torch_ops.cuda_graph`, too. It needs the memory of the graphs.
+        record: A file that gets the shapes, strides and dtypes of all calls of replaced operators, without their data.
         seconds: The time to measure each way, without warm-ups, comparison and profiler.
         progress: Whether to write the progress to stderr. Default: if it is a terminal.
 
@@ -92,7 +96,7 @@ def trial(
         raise ValueError(f"trial: seconds must be positive: expected more than 0, got {seconds}")
     if not torch.cuda.is_available():
         return Report(reason=NO_GPU)
-    return measure(step, override or _Override(), seconds, Gpu(), teller(progress), cuda_graph)
+    return measure(step, override or _Override(), seconds, Gpu(), teller(progress), cuda_graph, record)
 
 
 def measure(
@@ -102,6 +106,7 @@ def measure(
     device: Device,
     tell: Callable[[str], None],
     with_graphs: bool = False,
+    record: str | Path | None = None,
 ) -> Report:
     """The report of a step. All state is put back, also after an error."""
     require_no_override()
@@ -130,6 +135,10 @@ def measure(
         peaks = {name: _peak(step, way, device) for name, way in timed.items()}
         tell("profiling")
         profiles, problem = _profiles(step, timed, device)
+        if record is not None:
+            with Recorder() as recorder:
+                step()
+            save(recorder, Path(record), device)
         if state.written():
             notes.append("The step writes to tensors that are no parameters. They are not put back.")
         if graphs is not None and (reason := graphs.problem()):
@@ -154,6 +163,15 @@ def _both(*contexts: contextlib.AbstractContextManager) -> Iterator[None]:
         yield
 
 
+def versions() -> dict[str, str]:
+    return {"torch": torch.__version__, "gpuopt": sys.modules["torch_ops"].__version__}
+
+
+def save(recorder: Recorder, path: Path, device: Device) -> None:
+    """Writes recorded calls, with the GPU and the versions that they ran on."""
+    recorder.save(path, device=device.name(), versions=versions())
+
+
 def report_of(
     device: Device, clocks: dict, steps: int, peaks: dict, profiles: dict[str, list[Any]], calls: dict, **fields: Any
 ) -> Report:
@@ -162,7 +180,7 @@ def report_of(
     found: dict[str, list[Span]] = {name: spans(profiles[name], calls) for name in (PYTORCH, OVERRIDE) if profiles}
     return Report(
         device=device.name(),
-        versions={"torch": torch.__version__, "gpuopt": sys.modules["torch_ops"].__version__},
+        versions=versions(),
         ways=ways,
         noise=noise(clocks[PYTORCH], clocks[AGAIN], clocks[OVERRIDE]),
         steps=steps,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from torch_ops.trial.conclusion import conclusion
 from torch_ops.trial.measured import OVERRIDE, PYTORCH, Measurements
+from torch_ops.trial.text import number, table
 
 __all__ = ["Report"]
 
@@ -44,10 +44,10 @@ class Report(Measurements):
     def __str__(self) -> str:
         if self.reason:
             return f"Nothing was measured: {self.reason}"
-        blocks = [[self._head()], conclusion(self), _table(self._measurements())]
+        blocks = [[self._head()], conclusion(self), table(self._measurements())]
         for rows in (self._operators(), self._families()):
             if len(rows) > 1:
-                blocks.append(_table(rows, last_is_text=rows[0][-1] == "declined because"))
+                blocks.append(table(rows, texts=(0, 7)))
         blocks.append(self.notes)
         return "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -60,9 +60,9 @@ class Report(Measurements):
     def _measurements(self) -> list[list[str]]:
         ways = self.ways.values()
         rows = [["", *self.ways]]
-        rows.append(["wall clock, ms", *(_number(way.clock.median) for way in ways)])
-        rows.append(["GPU time, ms", *(_number(way.gpu_ms) for way in ways)])
-        rows.append(["GPU waits for the host, ms", *(_number(way.idle_ms) for way in ways)])
+        rows.append(["wall clock, ms", *(number(way.clock.median) for way in ways)])
+        rows.append(["GPU time, ms", *(number(way.gpu_ms) for way in ways)])
+        rows.append(["GPU waits for the host, ms", *(number(way.idle_ms) for way in ways)])
         rows.append(["host waits for the GPU", *(str(way.host_waits) for way in ways)])
         rows.append(["peak memory, MiB", *(_mib(way.peak_bytes) for way in ways)])
         for name, found in (("results", self.results), ("gradients", self.gradients)):
@@ -76,13 +76,13 @@ class Report(Measurements):
         return rows
 
     def _operators(self) -> list[list[str]]:
-        head = ["replaced operator", "taken", "declined", "PyTorch, ms", "override, ms", "saved", "of declined calls"]
+        head = ["replaced operator", "taken", "declined", "PyTorch, ms", "override, ms", "saved", "declined calls, ms"]
         rows = [[*head, "declined because"]]
         for row in self.operators:
             times = (row.pytorch_ms, row.override_ms, row.saved_ms, row.declined_ms if row.declined else 0.0)
             reasons = ", ".join(f"{reason} {count}" for reason, count in row.declined.items())
             calls = str(row.taken), str(sum(row.declined.values()))
-            rows.append([row.name, *calls, *map(_number, times), reasons])
+            rows.append([row.name, *calls, *map(number, times), reasons])
         return rows
 
     def _families(self) -> list[list[str]]:
@@ -91,27 +91,8 @@ class Report(Measurements):
         total = after.gpu_ms or 0.0
         for name in sorted(before.families.keys() | after.families, key=lambda name: -after.families.get(name, 0.0)):
             times = before.families.get(name, 0.0), after.families.get(name, 0.0)
-            rows.append([name, *map(_number, times), f"{times[1] / total:.0%}" if total else "-"])
+            rows.append([name, *map(number, times), f"{times[1] / total:.0%}" if total else "-"])
         return rows
-
-
-def _table(rows: Sequence[Sequence[str]], last_is_text: bool = False) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    texts = {0, len(widths) - 1} if last_is_text else {0}
-    return [
-        "  ".join(
-            cell.ljust(width) if i in texts else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    if abs(value) >= 1000 or not value:
-        return f"{value:.0f}"
-    return f"{value:.3g}" if abs(value) >= 0.01 else f"{value:.3f}"
 
 
 def _mib(value: int | None) -> str:

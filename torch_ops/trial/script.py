@@ -21,8 +21,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch_ops.override import override, override_report
 from torch_ops.trial.clock import Context, summary
 from torch_ops.trial.device import Device
-from torch_ops.trial.function import calls_since, profile_problem, report_of, require_no_override
+from torch_ops.trial.function import calls_since, profile_problem, report_of, require_no_override, save
 from torch_ops.trial.measured import AGAIN, OVERRIDE, PYTORCH
+from torch_ops.trial.record import Recorder
 from torch_ops.trial.report import Report
 
 __all__ = ["TooShort", "measure_script", "needed"]
@@ -40,9 +41,9 @@ class _Finished(BaseException):
     """Ends the script. It is no Exception, so that handlers in the script let it pass."""
 
 
-def needed(steps: int) -> int:
+def needed(steps: int, records: bool = False) -> int:
     """The training steps that a trial of this many steps of each way makes."""
-    return 2 * _WARM_UPS + 3 * _rounds(steps) * (1 + _BLOCK) + 3 * 2
+    return records + 2 * _WARM_UPS + 3 * _rounds(steps) * (1 + _BLOCK) + 3 * 2
 
 
 def _rounds(steps: int) -> int:
@@ -50,7 +51,13 @@ def _rounds(steps: int) -> int:
 
 
 def measure_script(
-    path: Path, arguments: list[str], steps: int, used: override, device: Device, tell: Callable[[str], None]
+    path: Path,
+    arguments: list[str],
+    steps: int,
+    used: override,
+    device: Device,
+    tell: Callable[[str], None],
+    record: Path | None = None,
 ) -> Report:
     """Runs a script until the steps are measured.
 
@@ -58,7 +65,7 @@ def measure_script(
         TooShort: The script made too few steps.
     """
     require_no_override()
-    trial = _Trial(steps, used, device, tell)
+    trial = _Trial(steps, used, device, tell, record)
     before = sys.argv, sys.path[0]
     sys.argv, sys.path[0] = [str(path), *arguments], str(path.parent)
     try:
@@ -73,7 +80,7 @@ def measure_script(
         trial.close()
         tell("")
     raise TooShort(
-        f"{path.name} made {trial.seen} training steps (calls of an optimizer's step), and the trial needs {needed(steps)}"
+        f"{path.name} made {trial.seen} training steps (calls of an optimizer's step), and the trial needs {needed(steps, record is not None)}"
     )
 
 
@@ -85,10 +92,12 @@ class _Trial:
         report: What was measured, at the end.
     """
 
-    def __init__(self, steps: int, used: override, device: Device, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, steps: int, used: override, device: Device, tell: Callable[[str], None], record: Path | None
+    ) -> None:
         self.seen = 0
         self.report: Report | None = None
-        self._schedule = self._measured(steps, used, device, tell)
+        self._schedule = self._measured(steps, used, device, tell, record)
         self._optimizer: torch.optim.Optimizer | None = None
         self._hook = register_optimizer_step_post_hook(self._see)
 
@@ -119,7 +128,9 @@ class _Trial:
         self.seen += 1
         next(self._schedule)
 
-    def _measured(self, steps: int, used: override, device: Device, tell: Callable[[str], None]) -> Iterator[None]:
+    def _measured(
+        self, steps: int, used: override, device: Device, tell: Callable[[str], None], record: Path | None
+    ) -> Iterator[None]:
         """Measures one training step between two iterations. It begins at the end of the script's first step."""
         began = time.perf_counter()
         ways: dict[str, Context] = {
@@ -162,6 +173,10 @@ class _Trial:
                 with device.profiled() as events:
                     yield
             profiles[name] = events
+        if record is not None:
+            with Recorder() as recorder:
+                yield
+            save(recorder, record, device)
         problem = profile_problem(profiles)
         clocks = {name: summary(found) for name, found in samples.items()}
         self.report = report_of(
