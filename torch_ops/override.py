@@ -177,7 +177,8 @@ def override_report(*, reset: bool = False) -> Report:
     Returns:
         The counts, as :attr:`Report.calls`. ``print()`` shows them as a table. The reasons for which a call is declined
         are ``layout`` (strides), ``size`` (too small to gain), ``dtype``, ``aten_is_faster``, ``unsupported`` and
-        ``not_measured`` (a form that nobody has measured, or a kernel that PyTorch has rewritten). The time saved is not estimated: only a profiler knows it.
+        ``not_measured`` (a form that nobody has measured, or a kernel that PyTorch has rewritten). The time saved is not
+        estimated: :func:`torch_ops.trial` measures it.
 
     Example::
 

@@ -56,7 +56,7 @@ def test_events_of_this_torch():
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, record_shapes=True, acc_events=True) as profiler:
         layer(x).sum(1)
-        x[:, [1, 2]] = 1.0
+        x[:, torch.tensor([1, 2])] = torch.ones(4, 2)
         x.t().contiguous()
     found = spans(profiler.profiler.kineto_results.events(), NAMES)
     assert {span.operator for span in found} == {"native_batch_norm", "sum", "index_put", "copy_"}

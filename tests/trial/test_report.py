@@ -90,6 +90,7 @@ def test_json():
     read = json.loads(found.json())
     assert read["ratio"] == 2.0 == read["gpu_ratio"]
     assert read["ways"]["override"]["clock"]["median"] == 4.0
+    assert read["results"]["override"]["relative"] is None
     assert read["operators"][0]["declined"] == {"size": 1}
     assert read["conclusion"] == conclusion(found)
     assert set(read) == {field.name for field in dataclasses.fields(found)} | {"ratio", "gpu_ratio", "conclusion"}

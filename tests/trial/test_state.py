@@ -148,3 +148,13 @@ def test_writes_to_other_tensors_are_noted():
     cache = torch.zeros(4)
     report = trial(lambda: cache.add_(1))
     assert "The step writes to tensors that are no parameters. They are not put back." in report.notes
+
+
+def test_tensors_of_other_classes_are_noted():
+    class Special(torch.Tensor):
+        pass
+
+    model = nn.Linear(4, 4)
+    model.weight = nn.Parameter(model.weight.detach().as_subclass(Special))
+    report = trial(lambda: model(torch.ones(2, 4)).as_subclass(torch.Tensor))
+    assert "Tensors of class Special are not put back." in report.notes

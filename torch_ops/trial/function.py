@@ -141,6 +141,8 @@ def measure(
             save(recorder, Path(record), device)
         if state.written():
             notes.append("The step writes to tensors that are no parameters. They are not put back.")
+        if state.unkept:
+            notes.append(f"Tensors of class {', '.join(sorted(state.unkept))} are not put back.")
         if graphs is not None and (reason := graphs.problem()):
             notes.append(f"torch_ops.cuda_graph recorded nothing: {reason}.")
     finally:

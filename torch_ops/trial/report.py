@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch_ops.trial.conclusion import conclusion
 from torch_ops.trial.measured import OVERRIDE, PYTORCH, Measurements
@@ -19,9 +21,9 @@ class Report(Measurements):
     """What a trial found. ``print()`` shows it as text."""
 
     def json(self) -> str:
-        """Everything as JSON."""
+        """Everything as JSON. Numbers that are not finite are null."""
         computed = {"ratio": self.ratio, "gpu_ratio": self.gpu_ratio, "conclusion": conclusion(self)}
-        return json.dumps(computed | dataclasses.asdict(self), indent=1)
+        return json.dumps(_finite(computed | dataclasses.asdict(self)), indent=1, allow_nan=False)
 
     def plot(self, path: str | Path) -> None:
         """Draws the wall clock, and the families of the GPU time, in both ways.
@@ -93,6 +95,14 @@ class Report(Measurements):
             times = before.families.get(name, 0.0), after.families.get(name, 0.0)
             rows.append([name, *map(number, times), f"{times[1] / total:.0%}" if total else "-"])
         return rows
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(x) for key, x in value.items()}
+    if isinstance(value, list):
+        return [_finite(x) for x in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _mib(value: int | None) -> str:

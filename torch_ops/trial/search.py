@@ -81,11 +81,15 @@ def _note(value: Any, found: Found) -> bool:
     elif isinstance(value, (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)):
         found.others.append(value)
         return False
-    elif isinstance(value, (torch.Generator, random.Random)) or hasattr(value, "bit_generator"):
+    elif isinstance(value, (torch.Generator, random.Random)) or _is_of_numpy(value):
         found.generators.append(value)
     else:
         return False
     return True
+
+
+def _is_of_numpy(value: Any) -> bool:
+    return type(value).__module__.startswith("numpy.") and hasattr(value, "bit_generator")
 
 
 def _below(value: Any) -> Iterable[Any]:

@@ -28,6 +28,9 @@ class State:
     Args:
         step: The function that a trial calls.
 
+    Attributes:
+        unkept: The classes of tensors that can't be copied and put back, such as DTensor.
+
     """
 
     def __init__(self, step: Any, device: Device) -> None:
@@ -35,6 +38,7 @@ class State:
         self._device = device
         self._modules: list[torch.nn.Module] = []
         self._parts: list[_Part] = []
+        self.unkept: set[str] = set()
         self._known: set[int] = set()
         found = search(step)
         self._written = [(x, x._version) for x in found.tensors if not (x.requires_grad or x.is_inference())]
@@ -100,6 +104,7 @@ class State:
             for name, parameter in module.named_parameters():
                 self._names.setdefault(id(parameter), (self._unused(name), parameter))
         self._parts.append(_Part(modules, found, self._device))
+        self.unkept |= self._parts[-1].unkept
 
 
 class _Part:
@@ -122,6 +127,7 @@ class _Part:
         tensors += [x for other in found.others for x in vars(other).values()]
         self._groups = [(group, dict(group)) for group in groups]
         self._states = states
+        self.unkept = {type(x).__name__ for x in _unique(tensors) if not is_plain(x)}
         kept = [x for x in _unique(tensors) if is_plain(x) and not x.is_inference()]
         self._preserved = Preserved([*modules, *found.others, holder], kept, device)
 
