@@ -69,9 +69,10 @@ class Report(Measurements):
         rows.append(["peak memory, MiB", *(_mib(way.peak_bytes) for way in ways)])
         for name, found in (("results", self.results), ("gradients", self.gradients)):
             if found:
+                where = f" ({found[OVERRIDE].largest})" if found[OVERRIDE].largest else ""
                 rows.append(
                     [
-                        f"difference of {name}",
+                        f"difference of {name}{where}",
                         *(f"{found[way].relative:.1e}" if way in found else "" for way in self.ways),
                     ]
                 )

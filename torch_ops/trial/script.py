@@ -1,7 +1,7 @@
 """A trial of the steps of a script, which ends at its optimizer's step.
 
-The script runs without a change. After the warm-up, the override is switched at the end of each training step, so that PyTorch's kernels, the
-override's and PyTorch's again alternate. The steps compute on other data each, so their results are not compared.
+The script runs without a change. After the warm-up, PyTorch's kernels, the override's and PyTorch's again alternate in rounds of several
+training steps. The steps compute on other data each, so their results are not compared.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def measure_script(
         trial.close()
         tell("")
     raise TooShort(
-        f"{path.name} made {trial.seen} training steps (calls of an optimizer's step), and the trial needs {needed(steps, record is not None)}"
+        f"{path.name} made {trial.seen} training steps (calls of an optimizer's step), and the trial needs"
+        f" {needed(steps, record is not None)}"
     )
 
 
