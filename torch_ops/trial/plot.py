@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -33,7 +34,7 @@ def plot(measured: Measurements, path: Path) -> None:
     axes.barh((0, 1), idle, left=left, color=_IDLE, edgecolor="white", label=label)
     axes.set_yticks((0, 1), ("override", "PyTorch"))
     axes.set_xlabel("milliseconds of a step")
-    axes.set_title(conclusion(measured)[0], fontsize=9, loc="left")
+    axes.set_title(textwrap.fill(conclusion(measured)[0], 90), fontsize=9, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     figure.savefig(path, dpi=150)
