@@ -53,6 +53,7 @@ from torch_ops.selective_scan import selective_scan, selective_scan_update  # no
 from torch_ops.sparse import CSR  # noqa: E402
 from torch_ops.spmm import sddmm, spmm  # noqa: E402
 from torch_ops.transpose import transpose2d  # noqa: E402
+from torch_ops.trial import trial  # noqa: E402
 from torch_ops.triangle_count import clustering_coefficients, triangle_count  # noqa: E402
 from torch_ops.upsample import (  # noqa: E402
     upsample_nearest2d,
@@ -114,6 +115,7 @@ __all__ = [
     "selective_scan_update",
     "spmm",
     "transpose2d",
+    "trial",
     "triangle_count",
     "upsample_nearest2d",
     "upsample_nearest2d_backward",

@@ -177,7 +177,8 @@ def override_report(*, reset: bool = False) -> Report:
     Returns:
         The counts, as :attr:`Report.calls`. ``print()`` shows them as a table. The reasons for which a call is declined
         are ``layout`` (strides), ``size`` (too small to gain), ``dtype``, ``aten_is_faster``, ``unsupported`` and
-        ``not_measured`` (a form that nobody has measured, or a kernel that PyTorch has rewritten). The time saved is not estimated: only a profiler knows it.
+        ``not_measured`` (a form that nobody has measured, or a kernel that PyTorch has rewritten). The time saved is not
+        estimated: :func:`torch_ops.trial` measures it.
 
     Example::
 
@@ -203,17 +204,28 @@ def _count(names: Iterable[str], by: int) -> None:
         _active = tuple(name for name in _REPORTED if _uses[name])
 
 
+def active() -> tuple[str, ...]:
+    """The operators that are replaced now."""
+    return _active
+
+
+def forms_of(name: str) -> set[str]:
+    """The names of ATen's operators that are replaced under one name."""
+    forms = {name, f"{name}_", f"_{name}_impl_", f"_{name}_legit"}
+    if name == _MATMUL:
+        forms |= {"mm", "addmm", "bmm"}
+    if name == "cudnn_batch_norm":
+        forms.add("cudnn_batch_norm_backward")
+    return forms
+
+
 def _forget_dispatch(names: Iterable[str]) -> None:
     """Clears what Python knows of the kernels of replaced operators.
 
     Tracing dispatches in Python. It asks the dispatcher once for the key at which an operator has a kernel, and would call a kernel
     there that is gone.
     """
-    forms = {form for name in names for form in (name, f"{name}_", f"_{name}_impl_", f"_{name}_legit")}
-    if _MATMUL in names:
-        forms |= {"mm", "addmm", "bmm"}
-    if "cudnn_batch_norm" in names:
-        forms.add("cudnn_batch_norm_backward")
+    forms = {form for name in names for form in forms_of(name)}
     for op in tuple(torch._ops.get_cached_ops()):
         if op.namespace == "aten" and op.overloadpacket.__name__ in forms:
             op._dispatch_cache.clear()

@@ -31,8 +31,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from benchmarks.harness.timer import summarise
-from benchmarks.models import profile as model_profile
 from benchmarks.models.zoo import Model, Task
+from torch_ops.trial import kernels
+from torch_ops.trial.device import Gpu
 
 BASELINE, OURS, LAYERS = "PyTorch", "gpuopt", "gpuopt layers"
 GRAPH = "PyTorch graph"  # PyTorch's kernels, in mode "graph"
@@ -294,14 +295,16 @@ def measure(
 def add_gpu_time(entry: dict, step: Step) -> str:
     """The sum of the kernels of a step and the shares of their families. A sentence if the profiler fails."""
     try:
-        found = model_profile.profile(step)
+        with Gpu().profiled() as events:
+            step()
+        found = kernels.kernels(events)
     except Exception as error:
         return f"no GPU time: {sentence(error)}"
     if not found:
         return "no GPU time: the profiler saw no kernel"
     entry["gpu_ms"] = sum(kernel.us for kernel in found) / 1e3
     entry["kernels"] = len(found)
-    entry["shares"] = model_profile.shares(found)
+    entry["shares"] = kernels.shares(found)
     return ""
 
 

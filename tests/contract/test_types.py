@@ -106,7 +106,7 @@ CALLS = {
     "vdot": {"input": _VECTOR, "other": _VECTOR, "out": torch.empty(())},
 }
 # They take no tensors, or have tests of their own.
-OTHERS = {"CSR", "convert", "override", "override_report"}
+OTHERS = {"CSR", "convert", "cuda_graph", "cuda_graph_report", "override", "override_report", "trial"}
 
 WRONG = {"None": None, "list": [1.0, 2.0], "array": np.ones((3, 4), np.float32), "float": 2.5, "str": "text"}
 

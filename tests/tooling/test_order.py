@@ -33,7 +33,7 @@ TORCH_OPS = (
     {"_cuda_graph", "sparse", "transpose", "upsample"},
     {"nn", "spmm", "triangle_count"},
     {"graph_attention"},
-    {"compat", "distributed", "layout"},
+    {"compat", "distributed", "layout", "trial"},
 )  # fmt: skip
 # Each folder of benchmarks, and the ones that it may import besides itself.
 BENCHMARKS = {
@@ -101,7 +101,7 @@ def test_modules_of_torch_ops_import_only_lower_floors():
     assert wrong == set()
 
 
-@pytest.mark.parametrize("folder", ["compat", "distributed", "_graph", "_cuda_graph"])
+@pytest.mark.parametrize("folder", ["compat", "distributed", "_graph", "_cuda_graph", "trial"])
 def test_modules_of_a_folder_import_each_other_in_no_circle(folder):
     root = ROOT / "torch_ops" / folder
     uses = {path: set() for path in root.rglob("*.py") if path.name != "__init__.py"}

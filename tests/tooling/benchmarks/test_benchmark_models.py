@@ -14,14 +14,14 @@ from torch.autograd import DeviceType
 
 from benchmarks.harness import machine, report
 from benchmarks.models import measure as models
-from benchmarks.models import profile as model_profile
 from benchmarks.models import report as model_report
 from benchmarks.models import run as model_run
 from benchmarks.models import zoo
-from benchmarks.models.profile import Kernel, family
 from benchmarks.publish import layouts as layout_docs
 from benchmarks.publish import models as model_page
 from benchmarks.publish import pages, plots, readme
+from torch_ops.trial import kernels
+from torch_ops.trial.kernels import Kernel, family
 
 from ...support.benchmark_fakes import GPU
 
@@ -174,7 +174,7 @@ DENSE = ((8, 64, 100), (128, 64, 3), (128,))
     ],
 )
 def test_families_of_kernels(name, operator, shapes, expected):
-    assert expected in model_profile.FAMILIES
+    assert expected in kernels.FAMILIES
     assert family(Kernel(name, operator, shapes, 1.0)) == expected
 
 
@@ -199,12 +199,12 @@ def test_kernels_find_their_operators():
         event("a region", DeviceType.CUDA, 41, us=100.0, annotation=True),
         event("gemm", DeviceType.CUDA, 42, us=1.0),
     ]
-    found = model_profile.kernels(events)
+    found = kernels.kernels(events)
     assert found == [
         Kernel("elementwise_kernel", "aten::mul", ((4, 2), (4, 1)), 3.0),
         Kernel("gemm", "", (), 1.0),
     ]
-    assert model_profile.shares(found) == {"broadcast mul": 0.75, "matmul": 0.25}
+    assert kernels.shares(found) == {"broadcast mul": 0.75, "matmul": 0.25}
 
 
 # ---------------------------------------------------------------- results

@@ -1,16 +1,19 @@
-"""The GPU time of one step of a model by families of kernels, from torch.profiler.
+"""The kernels of a step by families, from the events of torch.profiler. ``benchmarks/models`` uses them, too.
 
 A kernel is classified by the operator that launched it, with the shapes of the operator's arguments, and by its own name where no
 operator is known. Inductor's kernels carry the names of the operators that they fuse.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-import torch
 from torch.autograd import DeviceType
+
+__all__ = ["FAMILIES", "Kernel", "family", "kernels", "shares"]
 
 FAMILIES = (
     "adding rows",
@@ -123,14 +126,3 @@ def shares(found: list[Kernel]) -> dict[str, float]:
         sums[family(kernel)] += kernel.us
     total = sum(sums.values())
     return {name: us / total for name, us in sorted(sums.items(), key=lambda item: -item[1]) if us > 0}
-
-
-def profile(step: Callable[[], object]) -> list[Kernel]:
-    """The kernels of one call of ``step`` on the GPU."""
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    torch.cuda.synchronize()
-    with torch.profiler.profile(activities=activities, record_shapes=True) as profiler:
-        step()
-        torch.cuda.synchronize()
-    # The parsed events do not say which operator a kernel belongs to; the raw ones do.
-    return kernels(profiler.profiler.kineto_results.events())
