@@ -33,7 +33,8 @@ def normal(x: torch.Tensor, dims: int, eps: float, is_rms: bool) -> tuple[torch.
     """The normalised values, the mean and the inverse of the deviation."""
     over = tuple(range(-dims, 0))
     is_empty = x.shape.numel() == 0  # the mean of no values is 0
-    mean = x.sum(over, keepdim=True) * 0 if is_rms or is_empty else x.mean(over, keepdim=True)
+    total = x.sum(over, keepdim=True)
+    mean = torch.zeros_like(total) if is_rms or is_empty else x.mean(over, keepdim=True)
     rstd = ((x - mean).square().mean(over, keepdim=True) + eps).rsqrt()
     return (x - mean) * rstd, mean, rstd
 
