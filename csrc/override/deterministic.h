@@ -116,8 +116,9 @@ struct PaddingBackward {
 
 // ---------------------------------------------------------------- maxima of windows
 
-// The last argument has the position of each maximum in its plane.
-template <typename AtenOp, Operator op, int64_t dims>
+// The last argument has the position of each maximum in its plane. Some gradients keep the layout
+// of the input.
+template <typename AtenOp, Operator op, int64_t dims, bool keeps_layout>
 struct MaxPoolBackward {
   using Aten = AtenOp;
   static constexpr Operator kOperator = op;
@@ -133,9 +134,8 @@ struct MaxPoolBackward {
                     const Rest&... rest) {
     const int64_t plane = c10::multiply_integers(self.sizes().slice(self.dim() - dims));
     const Tensor index = in_all_planes(last_of(rest...), self.numel() / plane, plane);
-    return sums_at(key, self.numel(), index, grad)
-        .view(self.sizes())
-        .contiguous(self.suggest_memory_format());
+    const Tensor sums = sums_at(key, self.numel(), index, grad).view(self.sizes());
+    return keeps_layout ? sums.contiguous(self.suggest_memory_format()) : sums;
   }
 
  private:
@@ -385,11 +385,11 @@ GPUOPT_OPERATOR(Reflection3d, PaddingBackward, reflection_pad3d_backward, 3, tru
 GPUOPT_OPERATOR(Replication1d, PaddingBackward, replication_pad1d_backward, 1, false);
 GPUOPT_OPERATOR(Replication2d, PaddingBackward, replication_pad2d_backward, 2, false);
 GPUOPT_OPERATOR(Replication3d, PaddingBackward, replication_pad3d_backward, 3, false);
-GPUOPT_OPERATOR(MaxPool3d, MaxPoolBackward, max_pool3d_with_indices_backward, 3);
-GPUOPT_OPERATOR(AdaptiveMax2d, MaxPoolBackward, adaptive_max_pool2d_backward, 2);
-GPUOPT_OPERATOR(AdaptiveMax3d, MaxPoolBackward, adaptive_max_pool3d_backward, 3);
-GPUOPT_OPERATOR(FractionalMax2d, MaxPoolBackward, fractional_max_pool2d_backward, 2);
-GPUOPT_OPERATOR(FractionalMax3d, MaxPoolBackward, fractional_max_pool3d_backward, 3);
+GPUOPT_OPERATOR(MaxPool3d, MaxPoolBackward, max_pool3d_with_indices_backward, 3, true);
+GPUOPT_OPERATOR(AdaptiveMax2d, MaxPoolBackward, adaptive_max_pool2d_backward, 2, true);
+GPUOPT_OPERATOR(AdaptiveMax3d, MaxPoolBackward, adaptive_max_pool3d_backward, 3, false);
+GPUOPT_OPERATOR(FractionalMax2d, MaxPoolBackward, fractional_max_pool2d_backward, 2, false);
+GPUOPT_OPERATOR(FractionalMax3d, MaxPoolBackward, fractional_max_pool3d_backward, 3, false);
 GPUOPT_OPERATOR(MaxUnpool2d, MaxUnpool, max_unpool2d, 2);
 GPUOPT_OPERATOR(MaxUnpool3d, MaxUnpool, max_unpool3d, 3);
 using MedianDim = Median<at::_ops::median_dim, operator_named("median"), false>;

@@ -61,8 +61,8 @@ inline Tensor weight_at(const Tensor& distance, Curve curve, double a) {
 
 // Interpolation at `outputs` positions of a dimension with `rows`, computed in float64.
 inline LinearMap interpolation(int64_t rows, int64_t outputs, bool align_corners,
-                          std::optional<double> factor, Curve curve, bool antialias,
-                          const at::TensorOptions& options) {
+                               std::optional<double> factor, Curve curve, bool antialias,
+                               const at::TensorOptions& options) {
   double scale = factor.value_or(0) > 0 ? 1 / *factor : static_cast<double>(rows) / outputs;
   if (align_corners) scale = outputs > 1 ? static_cast<double>(rows - 1) / (outputs - 1) : 0;
   const int64_t half = curve == Curve::kLinear ? 1 : 2;
@@ -113,7 +113,7 @@ struct InterpolationBackward {
     for (int64_t d = 0; d < dims; ++d) {
       const int64_t rows = input_size[d + 2].expect_int();
       const LinearMap map = interpolation(rows, grad.size(d + 2), align_corners, factor[d], curve,
-                                      antialias, sums.options());
+                                          antialias, sums.options());
       sums = along(key, sums, d + 2, map, rows);
     }
     return sums.to(grad.scalar_type()).contiguous(grad.suggest_memory_format());
@@ -156,7 +156,8 @@ struct AdaptiveAverageBackward {
       const int64_t longest = (rows + outputs - 1) / outputs + 1;
       sums = over_windows(key, divided_along(sums, d, last - first), d, first, last, longest, rows);
     }
-    return sums.to(grad.scalar_type()).contiguous(self.suggest_memory_format());
+    const Tensor result = sums.to(grad.scalar_type());
+    return dims == 2 ? result.contiguous(self.suggest_memory_format()) : result;
   }
 };
 
@@ -194,7 +195,7 @@ struct AveragePool3dBackward {
       }
       sums = over_windows(key, sums, d, first, last, length, rows);
     }
-    return sums.to(grad.scalar_type()).contiguous(self.suggest_memory_format());
+    return sums.to(grad.scalar_type());
   }
 };
 

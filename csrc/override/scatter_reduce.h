@@ -75,13 +75,15 @@ inline Tensor reduced_at(c10::DispatchKeySet key, const Tensor& self, int64_t di
 // slices.
 inline Reason decide_product(const Tensor& self, int64_t dim, const Tensor& index,
                              const Tensor& source) {
-  if (!is_deterministic()) return Reason::kUnsupported;
-  const Reason known = decide_addition(self, index, source);
-  if (known == Reason::kUnsupported) return known;
+  if (!is_deterministic() || !is_plain(self) || !is_plain(index) || !is_plain(source)) {
+    return Reason::kUnsupported;
+  }
   if (!is_real_float(self.scalar_type())) return Reason::kDtype;
   const std::optional<int64_t> dimension = wrapped(dim, self);
   bool fit = dimension.has_value() && index.scalar_type() == at::kLong &&
-             index.dim() == self.dim() && source.dim() == self.dim();
+             source.scalar_type() == self.scalar_type() && on_device_of(self, {index, source}) &&
+             index.dim() == self.dim() && source.dim() == self.dim() && has_no_overlap(self) &&
+             !self.is_alias_of(source) && !self.is_alias_of(index);
   for (int64_t d = 0; fit && d < self.dim(); ++d) {
     fit = index.size(d) <= source.size(d) && (d == *dimension || index.size(d) <= self.size(d));
   }
