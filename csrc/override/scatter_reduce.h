@@ -55,11 +55,12 @@ inline Tensor reduced_at(c10::DispatchKeySet key, const Tensor& self, int64_t di
                          const Tensor& index, const Tensor& source, std::string_view reduce,
                          bool include_self) {
   const int64_t rows = self.size(dim);
-  const auto wide = wide_type(self);
+  // A product may be infinite without self, and finite with it.
+  const auto wide = reduce == "prod" ? at::kDouble : wide_type(self);
   Tensor entries = index, values = source.to(wide);
   if (include_self) {
-    entries = at::cat({index, at::arange(rows, index.options())});
-    values = at::cat({values, self.to(wide)}, dim);
+    entries = at::cat({at::arange(rows, index.options()), index});
+    values = at::cat({self.to(wide), values}, dim);
   }
   const Tensor reduced =
       redispatch(scatter::Scatter{values, dim, entries, rows, *reduction_of(reduce)}, key)
@@ -71,8 +72,7 @@ inline Tensor reduced_at(c10::DispatchKeySet key, const Tensor& self, int64_t di
   return at::where(found.index_fill_(0, index.to(at::kLong), true).view(sizes), reduced, self);
 }
 
-// Products at any index, of which ATen has no deterministic kernel. All elements of self are
-// slices.
+// Products at any index. ATen has no deterministic kernel for them. Elements of self are slices.
 inline Reason decide_product(const Tensor& self, int64_t dim, const Tensor& index,
                              const Tensor& source) {
   if (!is_deterministic() || !is_plain(self) || !is_plain(index) || !is_plain(source)) {
@@ -119,7 +119,6 @@ struct ScatterReduce {
     if (reduce == "sum") {
       return include_self ? ScatterAdd::decide(self, dim, index, source) : Reason::kUnsupported;
     }
-    // A product may be infinite without self, and finite with it. So it is taken where it must be.
     if (reduce == "prod") return decide_product(self, dim, index, source);
     if (reduce != "mean" && reduce != "amax" && reduce != "amin") return Reason::kUnsupported;
     const Reason known = decide_rows(self, dim, index, source);
