@@ -116,9 +116,9 @@ struct GridSamplerBackward {
     const Reason known = decide_floats(grad, input, grid);
     if (known != Reason::kTaken) return known;
     // Mode 2 is bicubic.
-    bool fit = (mode == 0 || mode == 1) && 0 <= padding && padding <= 2 &&
-               input.dim() == dims + 2 && grad.dim() == dims + 2 && grid.dim() == dims + 2 &&
-               grid.size(-1) == dims && grid.size(0) == input.size(0) &&
+    bool fit = is_plain(grad) && is_plain(input) && is_plain(grid) && (mode == 0 || mode == 1) &&
+               0 <= padding && padding <= 2 && input.dim() == dims + 2 && grad.dim() == dims + 2 &&
+               grid.dim() == dims + 2 && grid.size(-1) == dims && grid.size(0) == input.size(0) &&
                grad.size(0) == input.size(0) && grad.size(1) == input.size(1);
     for (int64_t d = 0; fit && d < dims; ++d) fit = grad.size(d + 2) == grid.size(d + 1);
     return taken_if(fit);

@@ -98,7 +98,7 @@ struct InterpolationBackward {
                        c10::SymIntArrayRef input_size, bool, const auto&...) {
     const Reason known = decide_floats(grad);
     if (known != Reason::kTaken) return known;
-    bool fit = grad.dim() == dims + 2 && output_size.size() == dims &&
+    bool fit = is_plain(grad) && grad.dim() == dims + 2 && output_size.size() == dims &&
                input_size.size() == dims + 2 && grad.size(0) == input_size[0] &&
                grad.size(1) == input_size[1];
     for (int64_t d = 0; fit && d < dims; ++d) {
@@ -147,6 +147,7 @@ struct AdaptiveAverageBackward {
     return known == Reason::kTaken ? taken_if(has_planes_of(grad, self, dims)) : known;
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& grad, const Tensor& self) {
+    if (grad.numel() == 0) return at::zeros(self.sizes(), self.options());
     Tensor sums = grad.to(wide_type(grad));
     for (int64_t d = self.dim() - dims; d < self.dim(); ++d) {
       const int64_t rows = self.size(d), outputs = grad.size(d);
@@ -182,6 +183,7 @@ struct AveragePool3dBackward {
     const auto of = [](at::IntArrayRef sizes, int64_t k) {
       return sizes[sizes.size() == 1 ? 0 : k];
     };
+    if (grad.numel() == 0) return at::zeros(self.sizes(), self.options());
     Tensor sums = grad.to(wide_type(grad));
     if (divisor.has_value()) sums = sums.div(*divisor);
     for (int64_t k = 0; k < 3; ++k) {

@@ -12,6 +12,7 @@
 #include "override/copy.h"
 #include "override/cumsum.h"
 #include "override/deterministic.h"
+#include "override/deterministic_counts.h"
 #include "override/dot.h"
 #include "override/grid_sampler.h"
 #include "override/index_add.h"

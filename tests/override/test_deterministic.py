@@ -21,6 +21,7 @@ from ..support.runtime import deterministic_algorithms
 from .deterministic_cases import CASES, aten
 
 pytestmark = [pytest.mark.torch_version, pytest.mark.filterwarnings("ignore")]
+TAKEN = (*torch_ops.override.deterministic_operators, "cumsum", "scatter_reduce")
 PAGE = (Path(__file__).parents[2] / "docs/deterministic.md").read_text()
 
 
@@ -161,6 +162,60 @@ def test_gradients_of_gradients():
             lambda x: F.adaptive_avg_pool2d(x, (3, 4)),
         ):
             assert torch.autograd.gradcheck(function, x) and torch.autograd.gradgradcheck(function, x)
+
+
+def test_empty_batches():
+    """As of a detector without proposals."""
+    x, index = torch.ones(0, 2, 6, 6, 6, requires_grad=True), torch.arange(0)
+    with counted() as calls, override("cpu", TAKEN), deterministic_algorithms():
+        for function in (F.adaptive_avg_pool3d, F.adaptive_max_pool3d, F.avg_pool3d, F.max_pool3d):
+            assert torch.autograd.grad(function(x, 2).sum(), x)[0].shape == x.shape
+        F.pad(x, (1, 1, 1, 1, 1, 1), "reflect").sum().backward()
+        assert torch.ones(3).put_(index, torch.ones(0)).tolist() == [1, 1, 1]
+    assert {reason for row in calls.values() for reason in row} == {"taken"}, calls
+
+
+# Operators of PyTorch's database (OpInfo) that reach replaced ones. Samples of median may find other equal values.
+OPERATORS = {
+    *(f"nn.functional.{name}" for name in (
+        "interpolate", "pad", "max_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d", "fractional_max_pool2d",
+        "fractional_max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+        "avg_pool3d", "grid_sample", "nll_loss", "cross_entropy")),
+    "put", "take", "histc", "bincount", "cumsum", "scatter_reduce", "index_reduce", "grid_sampler_2d", "grid_sampler_3d",
+}  # fmt: skip
+
+
+def each_info(device):
+    opinfo = pytest.importorskip("tests.override.test_opinfo", reason="expecttest is missing")
+    return [info for info in opinfo.op_db if info.name in OPERATORS]
+
+
+@pytest.mark.parametrize("device", [on("cpu", "cpu", name="cpu"), on("cuda", "cuda", name="cuda")])
+def test_samples_of_pytorch(device):
+    """Two runs of a sample have the same bits, and differ from PyTorch's by rounding. Calls that are not covered are left out."""
+    from .test_opinfo import Call, _difference, _same_bits, _samples, _widened
+
+    found, compared = [], 0
+    for info in each_info(device):
+        for sample in _samples(info, device, torch.float32):
+            plain, again, reference = Call(info, sample), Call(info, sample), Call(info, sample, _widened)
+            with counted() as calls, override(device, TAKEN), deterministic_algorithms():
+                first, second = Call(info, sample), Call(info, sample)
+            if any({"unsupported", "dtype"} & row.keys() for row in calls.values()):
+                continue
+            name = f"{info.full_name}: {sample.summary()[:200]}"
+            if repr(first.error) != repr(plain.error):
+                found.append(f"{name}: {first.error!r}, PyTorch's {plain.error!r}")
+            for mine, twin, theirs, other, exact in zip(
+                *(call.outputs for call in (first, second, plain, again, reference)), strict=True
+            ):
+                compared += 1
+                if not _same_bits(mine, twin):
+                    found.append(f"{name}: two runs differ")
+                elif problem := _difference(mine, theirs, other, exact, True):
+                    found.append(f"{name}: {problem}")
+    assert compared >= 200
+    assert not found, f"{len(found)} differences, first ones:\n" + "\n".join(found[:8])
 
 
 # ---------------------------------------------------------------- the table
