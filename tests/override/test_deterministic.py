@@ -187,7 +187,9 @@ OPERATORS = {
 
 def each_info(device):
     opinfo = pytest.importorskip("tests.override.test_opinfo", reason="expecttest is missing")
-    return [info for info in opinfo.op_db if info.name in OPERATORS]
+    # The CPU kernel of max_unpool2d keeps the layout, and CUDA's does not.
+    left_out = {"nn.functional.max_unpool2d"} if device == "cpu" else set()
+    return [info for info in opinfo.op_db if info.name in OPERATORS - left_out]
 
 
 @pytest.mark.parametrize("device", [on("cpu", "cpu", name="cpu"), on("cuda", "cuda", name="cuda")])
@@ -196,6 +198,7 @@ def test_samples_of_pytorch(device):
     from .test_opinfo import Call, _difference, _same_bits, _samples, _widened
 
     found, compared = [], 0
+    torch.manual_seed(0)
     for info in each_info(device):
         for sample in _samples(info, device, torch.float32):
             plain, again, reference = Call(info, sample), Call(info, sample), Call(info, sample, _widened)
