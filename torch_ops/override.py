@@ -23,7 +23,8 @@ _OLDEST_TORCH, _NEWEST_TORCH = (2, 11), (2, 15)
 _ops = torch.ops.gpuopt
 _MATMUL = "matmul"  # replaced on request alone
 _REPORTED: tuple[str, ...] = tuple(_ops._override_operators())
-_OPERATORS: tuple[str, ...] = tuple(name for name in _REPORTED if name != _MATMUL)
+_OPERATORS: tuple[str, ...] = _REPORTED[: _REPORTED.index(_MATMUL)]
+_DETERMINISTIC: tuple[str, ...] = _REPORTED[len(_OPERATORS) + 1 :]  # taken in deterministic mode alone
 _REASONS: tuple[str, ...] = tuple(_ops._override_reasons())
 _uses: Counter[str] = Counter()
 _counting = threading.Lock()
@@ -37,12 +38,16 @@ class override(contextlib.ContextDecorator):
     work as before. A call that gpuopt does not compute faster, or does not support, goes to the kernel that stood there
     before. Shapes, strides, dtypes, determinism and error messages are ATen's.
 
+    While :func:`torch.use_deterministic_algorithms` is on, it also takes operators that have no deterministic CUDA kernel in PyTorch,
+    and would raise. ``docs/deterministic.md`` lists them.
+
     Use it as a context manager, as a decorator, or by :meth:`enable` and :meth:`disable`. It acts on all threads of the
     process. It nests: an operator is replaced until as many uses have ended as have begun.
 
     Args:
         ops: The operators to replace, such as ``"sum"`` or ``("index_add", "convolution")``. They accept tensors of any
-            shape, as before. Default: all of ``torch_ops.override.operators``.
+            shape, as before. Default: all of ``torch_ops.override.operators`` and
+            ``torch_ops.override.deterministic_operators``.
         matmul: ``"3xtf32"`` also replaces dense float32 products (``mm``, ``addmm``, ``bmm``, and so ``matmul`` and
             ``linear``) by :func:`torch_ops.matmul` in this precision, where that is faster. For models that must not use
             TF32. Their results are rounded differently, with an error not above float32's. Default: products stay
@@ -62,10 +67,12 @@ class override(contextlib.ContextDecorator):
     """
 
     operators = _OPERATORS
+    deterministic_operators = _DETERMINISTIC
 
     def __init__(self, ops: str | Iterable[str] | None = None, *, matmul: str | None = None) -> None:
+        known = _OPERATORS + _DETERMINISTIC
         if ops is None:
-            names = _OPERATORS
+            names = known
         else:
             names = tuple(ops) if isinstance(ops, Iterable) and not isinstance(ops, str) else (ops,)
         for name in names:
@@ -74,11 +81,11 @@ class override(contextlib.ContextDecorator):
                     f"torch_ops.override: ops must be names of operators: expected str, such as 'sum', got"
                     f" {type(name).__name__}; a model runs with the override inside `with torch_ops.override(): model(x)`"
                 )
-        unknown = [name for name in names if name not in _OPERATORS]
+        unknown = [name for name in names if name not in known]
         if unknown:
             raise ValueError(
                 f"torch_ops.override: ops must name operators that can be replaced: expected some of "
-                f"{', '.join(_OPERATORS)}, got {', '.join(map(repr, unknown))}"
+                f"{', '.join(known)}, got {', '.join(map(repr, unknown))}"
             )
         if matmul not in (None, "3xtf32"):
             raise ValueError(f"torch_ops.override: matmul must be known: expected '3xtf32' or None, got {matmul!r}")

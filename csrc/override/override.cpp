@@ -11,9 +11,13 @@
 #include "override/conv1d.h"
 #include "override/copy.h"
 #include "override/cumsum.h"
+#include "override/deterministic.h"
+#include "override/deterministic_counts.h"
 #include "override/dot.h"
+#include "override/grid_sampler.h"
 #include "override/index_add.h"
 #include "override/index_select.h"
+#include "override/linear_maps.h"
 #include "override/matmul.h"
 #include "override/mul.h"
 #include "override/norm.h"
@@ -47,14 +51,21 @@ std::vector<Entry>& entries() {
       entries_of<Sum, Mean, Amax, Amin, Mul, Nearest, NearestBackward, NearestExact,
                  NearestExactBackward, IndexAdd, IndexAddInplace, ScatterAdd, ScatterAddInplace,
                  ScatterReduce, ScatterReduceInplace, ScatterReduceOut, IndexPut,
-                 EmbeddingDenseBackward, IndexSelect, Cumsum, Convolution, ConvolutionBackward, Dot,
-                 Vdot, Copy, SegmentReduce, SegmentReduceBackward, SparseMm, SparseAddmm,
-                 SparseAddmmOut, SparseSampledAddmm, SparseMmReduce, SparseMmReduceBackward,
-                 NativeLayerNorm, NativeLayerNormBackward, FusedRmsNorm, FusedRmsNormBackward,
-                 NativeGroupNorm, NativeGroupNormBackward, NativeBatchNorm, LegitBatchNorm,
-                 LegitBatchNormWithoutStatistics, NativeBatchNormBackward, CudnnBatchNorm,
-                 CudnnBatchNormBackward, DenseMm, DenseMmOut, DenseBmm, DenseBmmOut, DenseAddmm,
-                 DenseAddmmOut>());
+                 EmbeddingDenseBackward, IndexSelect, Cumsum, CumsumInplace, Convolution,
+                 ConvolutionBackward, Dot, Vdot, Copy, SegmentReduce, SegmentReduceBackward,
+                 SparseMm, SparseAddmm, SparseAddmmOut, SparseSampledAddmm, SparseMmReduce,
+                 SparseMmReduceBackward, NativeLayerNorm, NativeLayerNormBackward, FusedRmsNorm,
+                 FusedRmsNormBackward, NativeGroupNorm, NativeGroupNormBackward, NativeBatchNorm,
+                 LegitBatchNorm, LegitBatchNormWithoutStatistics, NativeBatchNormBackward,
+                 CudnnBatchNorm, CudnnBatchNormBackward, DenseMm, DenseMmOut, DenseBmm, DenseBmmOut,
+                 DenseAddmm, DenseAddmmOut, Reflection1d, Reflection2d, Reflection3d, Replication1d,
+                 Replication2d, Replication3d, MaxPool3d, AdaptiveMax2d, AdaptiveMax3d,
+                 FractionalMax2d, FractionalMax3d, MaxUnpool2d, MaxUnpool3d, LinearBackward,
+                 BilinearBackward, TrilinearBackward, BicubicBackward, SmoothBilinearBackward,
+                 SmoothBicubicBackward, AdaptiveAverage2dBackward, AdaptiveAverage3dBackward,
+                 AveragePool3dBackward, GridSampler2dBackward, GridSampler3dBackward,
+                 CudnnGridSamplerBackward, Put, Bincount, Histc, EmbeddingBagBackward, IndexReduce,
+                 IndexReduceInplace, MedianDim, NanmedianDim, NllLoss2d>());
   return all;
 }
 

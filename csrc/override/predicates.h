@@ -69,6 +69,11 @@ inline int64_t bytes_of(const Tensor& tensor) {
   return tensor.numel() * static_cast<int64_t>(tensor.element_size());
 }
 
+// The type of sums.
+inline at::ScalarType wide_type(const Tensor& tensor) {
+  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
 inline bool is_deterministic() { return at::globalContext().deterministicAlgorithms(); }
 
 }  // namespace gpuopt::overriding

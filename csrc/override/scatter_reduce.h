@@ -7,6 +7,7 @@
 
 #include "override/index_add.h"
 #include "override/segment.h"
+#include "scatter/scatter_ops.h"
 #include "spmm/binding/spmm_ops.h"
 
 namespace gpuopt::overriding {
@@ -48,6 +49,67 @@ inline Tensor scatter_reduced(c10::DispatchKeySet key, const Tensor& self, int64
   return result.contiguous().view({-1}).view(self.sizes());
 }
 
+// Reduces slices at a vector of indices in a fixed order. The slices of self are entries too, if
+// they are included.
+inline Tensor reduced_at(c10::DispatchKeySet key, const Tensor& self, int64_t dim,
+                         const Tensor& index, const Tensor& source, std::string_view reduce,
+                         bool include_self) {
+  const int64_t rows = self.size(dim);
+  // A product may be infinite without self, and finite with it.
+  const auto wide = reduce == "prod" ? at::kDouble : wide_type(self);
+  Tensor entries = index, values = source.to(wide);
+  if (include_self) {
+    entries = at::cat({at::arange(rows, index.options()), index});
+    values = at::cat({self.to(wide), values}, dim);
+  }
+  const Tensor reduced =
+      redispatch(scatter::Scatter{values, dim, entries, rows, *reduction_of(reduce)}, key)
+          .to(self.scalar_type());
+  if (include_self) return reduced;
+  at::DimVector sizes(self.dim(), 1);
+  sizes[dim] = rows;
+  const Tensor found = at::zeros({rows}, self.options().dtype(at::kBool));
+  return at::where(found.index_fill_(0, index.to(at::kLong), true).view(sizes), reduced, self);
+}
+
+// Products at any index. ATen has no deterministic kernel for them. Elements of self are slices.
+inline Reason decide_product(const Tensor& self, int64_t dim, const Tensor& index,
+                             const Tensor& source) {
+  if (!is_deterministic() || !is_plain(self) || !is_plain(index) || !is_plain(source)) {
+    return Reason::kUnsupported;
+  }
+  if (!is_real_float(self.scalar_type())) return Reason::kDtype;
+  const std::optional<int64_t> dimension = wrapped(dim, self);
+  bool fit = dimension.has_value() && index.scalar_type() == at::kLong &&
+             source.scalar_type() == self.scalar_type() && on_device_of(self, {index, source}) &&
+             index.dim() == self.dim() && source.dim() == self.dim() && has_no_overlap(self) &&
+             !self.is_alias_of(source) && !self.is_alias_of(index);
+  for (int64_t d = 0; fit && d < self.dim(); ++d) {
+    fit = index.size(d) <= source.size(d) && (d == *dimension || index.size(d) <= self.size(d));
+  }
+  return fit ? Reason::kTaken : Reason::kUnsupported;
+}
+
+inline Tensor product_at(c10::DispatchKeySet key, const Tensor& self, int64_t dim,
+                         const Tensor& index, const Tensor& source, bool include_self) {
+  Tensor position = index, values = source;
+  int64_t stride = 1;
+  for (int64_t d = self.dim() - 1; d >= 0; --d) {
+    at::DimVector sizes(self.dim(), 1);
+    sizes[d] = index.size(d);
+    values = values.narrow(d, 0, index.size(d));
+    if (d == *wrapped(dim, self)) {
+      position = position.add(index, stride - 1);
+    } else {
+      position = position.add(at::arange(index.size(d), index.options()).view(sizes), stride);
+    }
+    stride *= self.size(d);
+  }
+  return reduced_at(key, self.reshape({-1}), 0, position.reshape({-1}), values.reshape({-1}),
+                    "prod", include_self)
+      .view(self.sizes());
+}
+
 struct ScatterReduce {
   using Aten = at::_ops::scatter_reduce_two;
   static constexpr Operator kOperator = operator_named("scatter_reduce");
@@ -57,7 +119,7 @@ struct ScatterReduce {
     if (reduce == "sum") {
       return include_self ? ScatterAdd::decide(self, dim, index, source) : Reason::kUnsupported;
     }
-    // A product may be infinite without self, and finite with it.
+    if (reduce == "prod") return decide_product(self, dim, index, source);
     if (reduce != "mean" && reduce != "amax" && reduce != "amin") return Reason::kUnsupported;
     const Reason known = decide_rows(self, dim, index, source);
     if (known != Reason::kTaken) return known;
@@ -70,6 +132,7 @@ struct ScatterReduce {
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source, std::string_view reduce, bool include_self) {
     if (reduce == "sum") return ScatterAdd::run(key, self, dim, index, source);
+    if (reduce == "prod") return product_at(key, self, dim, index, source, include_self);
     return scatter_reduced(key, self, dim, index, source, reduce, include_self);
   }
 };
@@ -80,7 +143,7 @@ struct ScatterReduceInplace : ScatterReduce {
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source, std::string_view reduce, bool include_self) {
     if (reduce == "sum") return ScatterAddInplace::run(key, self, dim, index, source);
-    return self.copy_(scatter_reduced(key, self, dim, index, source, reduce, include_self));
+    return self.copy_(ScatterReduce::run(key, self, dim, index, source, reduce, include_self));
   }
 };
 
