@@ -3,7 +3,9 @@
 
 #include <tuple>
 
+#include "binding/unfilled.h"
 #include "override/deterministic/shared.h"
+#include "override/newer_aten.h"
 
 namespace gpuopt::overriding {
 
@@ -40,7 +42,7 @@ struct PaddingBackward {
       add(core, dim, size - 1, sums.narrow(dim, before + size, after));
       sums = core;
     }
-    return at::empty(self.sizes(), self.options()).copy_(sums);
+    return unfilled(self.sizes(), self.options()).copy_(sums);
   }
 
  private:
@@ -59,14 +61,15 @@ struct PaddingBackward {
 // ---------------------------------------------------------------- maxima of windows
 
 // The last argument has the position of each maximum in its plane. Some gradients keep the layout
-// of the input.
-template <typename AtenOp, Operator op, int64_t dims, bool keeps_layout>
+// of the input. ATen `raises` an error, or has a deterministic kernel.
+template <typename AtenOp, Operator op, int64_t dims, bool keeps_layout, bool raises = true>
 struct MaxPoolBackward {
   using Aten = AtenOp;
   static constexpr Operator kOperator = op;
 
   template <typename... Rest>
   static Reason decide(const Tensor& grad, const Tensor& self, const Rest&... rest) {
+    if (!raises) return Reason::kAtenIsFaster;
     const Reason known = decide_floats(grad, self);
     if (known != Reason::kTaken) return known;
     return taken_if(has_planes_of(grad, self, dims) && are_indices(last_of(rest...), grad));
@@ -122,7 +125,8 @@ GPUOPT_OPERATOR(Reflection3d, PaddingBackward, reflection_pad3d_backward, 3, tru
 GPUOPT_OPERATOR(Replication1d, PaddingBackward, replication_pad1d_backward, 1, false);
 GPUOPT_OPERATOR(Replication2d, PaddingBackward, replication_pad2d_backward, 2, false);
 GPUOPT_OPERATOR(Replication3d, PaddingBackward, replication_pad3d_backward, 3, false);
-GPUOPT_OPERATOR(MaxPool3d, MaxPoolBackward, max_pool3d_with_indices_backward, 3, true);
+GPUOPT_OPERATOR(MaxPool3d, MaxPoolBackward, max_pool3d_with_indices_backward, 3, true,
+                !kDeterministicMaxPool3d);
 GPUOPT_OPERATOR(AdaptiveMax2d, MaxPoolBackward, adaptive_max_pool2d_backward, 2, true);
 GPUOPT_OPERATOR(AdaptiveMax3d, MaxPoolBackward, adaptive_max_pool3d_backward, 3, false);
 GPUOPT_OPERATOR(FractionalMax2d, MaxPoolBackward, fractional_max_pool2d_backward, 2, false);
