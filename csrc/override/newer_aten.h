@@ -17,6 +17,7 @@ constexpr bool kNewTransposes = has_torch(15);    // in tiles
 constexpr bool kNewExtrema = has_torch(15);       // of amax and amin, by bulk copies
 constexpr bool kNewNorms = has_torch(12);         // of RMS norm, in Python; of layer norm perhaps
 constexpr bool kDeterministicScans = has_torch(15);
+constexpr bool kDeterministicMaxPool3d = has_torch(15);
 
 // What policy says, unless ATen's kernel is another one than policy was measured with.
 template <typename Policy>

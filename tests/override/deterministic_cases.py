@@ -18,7 +18,6 @@ class Case:
     Args:
         op: The replaced operator that the function or its gradient calls.
         words: The names by which torch's list of such operators has it.
-        raises: Whether torch 2.11 raises an error for it on CUDA.
         dtypes: The dtypes of the leaves that PyTorch supports.
     """
 
@@ -26,7 +25,6 @@ class Case:
     words: str
     function: Callable
     shapes: tuple[tuple[int, ...], ...]
-    raises: bool = True
     dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.bfloat16, torch.float64)
 
     def leaves(self, device, dtype: torch.dtype) -> list[torch.Tensor]:

@@ -1,13 +1,12 @@
-// Writes and counts at indices, medians and losses of images, for which ATen has no deterministic
-// CUDA kernel. They are taken while torch.use_deterministic_algorithms is on.
+// Writes, counts and reductions at indices, medians, and losses of images.
 #pragma once
 
-#include <ATen/Operators.h>
-
 #include <cmath>
+#include <string_view>
 #include <tuple>
 
-#include "override/deterministic.h"
+#include "override/deterministic/shared.h"
+#include "override/scatter_reduce.h"
 
 namespace gpuopt::overriding {
 

@@ -4,13 +4,11 @@
 // while torch.use_deterministic_algorithms is on.
 #pragma once
 
-#include <ATen/Operators.h>
-
 #include <array>
 #include <optional>
-#include <tuple>
 
-#include "override/deterministic.h"
+#include "override/deterministic/shared.h"
+#include "override/scatter_reduce.h"
 #include "segment/segment_ops.h"
 #include "spmm/binding/spmm_ops.h"
 

@@ -1,70 +1,13 @@
-// Operators for which ATen has no deterministic CUDA kernel, composed of deterministic ones:
-// gradients of padding and of maxima, and writes at indices. docs/deterministic.md lists all of
-// them. They are taken while torch.use_deterministic_algorithms is on, and never otherwise.
+// Gradients of padding and of maxima of windows, and the inverse of the latter.
 #pragma once
-
-#include <ATen/Operators.h>
 
 #include <tuple>
 
-#include "index_add/binding/index_add_ops.h"
-#include "override/predicates.h"
-#include "override/scatter_reduce.h"
+#include "binding/unfilled.h"
+#include "override/deterministic/shared.h"
+#include "override/newer_aten.h"
 
 namespace gpuopt::overriding {
-
-// ---------------------------------------------------------------- what the operators share
-
-inline bool is_plain_or_empty(const Tensor& tensor) {
-  return tensor.defined() && (tensor.numel() == 0 || is_plain(tensor));
-}
-
-// Whether the mode asks for these operands, which are floats of one dtype on one device.
-template <typename... Tensors>
-Reason decide_floats(const Tensor& first, const Tensors&... others) {
-  if (!is_deterministic()) return Reason::kAtenIsFaster;
-  if (!is_plain_or_empty(first) || (!is_plain_or_empty(others) || ...)) return Reason::kUnsupported;
-  if (!is_real_float(first.scalar_type())) return Reason::kDtype;
-  const bool fit =
-      ((others.scalar_type() == first.scalar_type()) && ...) && on_device_of(first, {others...});
-  return fit ? Reason::kTaken : Reason::kUnsupported;
-}
-
-inline Reason taken_if(bool fit) { return fit ? Reason::kTaken : Reason::kUnsupported; }
-
-// Whether all sizes but the last `dims` agree.
-inline bool has_planes_of(const Tensor& one, const Tensor& other, int64_t dims) {
-  return one.dim() == other.dim() && one.dim() >= dims &&
-         one.sizes().slice(0, one.dim() - dims) == other.sizes().slice(0, other.dim() - dims);
-}
-
-inline bool are_indices(const Tensor& index, const Tensor& values) {
-  return is_plain_or_empty(index) && index.scalar_type() == at::kLong &&
-         index.sizes() == values.sizes() && index.device() == values.device();
-}
-
-// A vector of `size` values with the sums of the values at each index.
-inline Tensor sums_at(c10::DispatchKeySet key, int64_t size, const Tensor& index,
-                      const Tensor& values) {
-  const Tensor zeros = at::zeros({size}, values.options());
-  return redispatch(
-      gpuopt::IndexAdd{zeros, 0, index.reshape({-1}), values.reshape({-1}), 1, kDeterministic},
-      key);
-}
-
-// An index within a plane, for each of (.., N) as an index of all planes.
-inline Tensor in_all_planes(const Tensor& index, int64_t planes, int64_t plane) {
-  const Tensor first = at::arange(planes, index.options()).mul_(plane).unsqueeze_(1);
-  return index.reshape({planes, -1}).add(first).reshape({-1});
-}
-
-// Writes values at indices of a vector. In deterministic mode, ATen sorts the indices.
-inline void put_at(const Tensor& vector, const Tensor& index, const Tensor& values,
-                   bool accumulate) {
-  Tensor result = vector;
-  at::index_put_(result, c10::List<std::optional<Tensor>>({index.reshape({-1})}),
-                 values.reshape({-1}), accumulate);
-}
 
 // ---------------------------------------------------------------- padding
 
@@ -99,7 +42,7 @@ struct PaddingBackward {
       add(core, dim, size - 1, sums.narrow(dim, before + size, after));
       sums = core;
     }
-    return at::empty(self.sizes(), self.options()).copy_(sums);
+    return unfilled(self.sizes(), self.options()).copy_(sums);
   }
 
  private:
@@ -118,14 +61,15 @@ struct PaddingBackward {
 // ---------------------------------------------------------------- maxima of windows
 
 // The last argument has the position of each maximum in its plane. Some gradients keep the layout
-// of the input.
-template <typename AtenOp, Operator op, int64_t dims, bool keeps_layout>
+// of the input. ATen `raises` an error, or has a deterministic kernel.
+template <typename AtenOp, Operator op, int64_t dims, bool keeps_layout, bool raises = true>
 struct MaxPoolBackward {
   using Aten = AtenOp;
   static constexpr Operator kOperator = op;
 
   template <typename... Rest>
   static Reason decide(const Tensor& grad, const Tensor& self, const Rest&... rest) {
+    if (!raises) return Reason::kAtenIsFaster;
     const Reason known = decide_floats(grad, self);
     if (known != Reason::kTaken) return known;
     return taken_if(has_planes_of(grad, self, dims) && are_indices(last_of(rest...), grad));
@@ -175,16 +119,14 @@ struct MaxUnpool {
 
 // ---------------------------------------------------------------- operators
 
-#define GPUOPT_OPERATOR(Name, Struct, aten, ...) \
-  using Name = Struct<at::_ops::aten, operator_named(#aten), __VA_ARGS__>
-
 GPUOPT_OPERATOR(Reflection1d, PaddingBackward, reflection_pad1d_backward, 1, true);
 GPUOPT_OPERATOR(Reflection2d, PaddingBackward, reflection_pad2d_backward, 2, true);
 GPUOPT_OPERATOR(Reflection3d, PaddingBackward, reflection_pad3d_backward, 3, true);
 GPUOPT_OPERATOR(Replication1d, PaddingBackward, replication_pad1d_backward, 1, false);
 GPUOPT_OPERATOR(Replication2d, PaddingBackward, replication_pad2d_backward, 2, false);
 GPUOPT_OPERATOR(Replication3d, PaddingBackward, replication_pad3d_backward, 3, false);
-GPUOPT_OPERATOR(MaxPool3d, MaxPoolBackward, max_pool3d_with_indices_backward, 3, true);
+GPUOPT_OPERATOR(MaxPool3d, MaxPoolBackward, max_pool3d_with_indices_backward, 3, true,
+                !kDeterministicMaxPool3d);
 GPUOPT_OPERATOR(AdaptiveMax2d, MaxPoolBackward, adaptive_max_pool2d_backward, 2, true);
 GPUOPT_OPERATOR(AdaptiveMax3d, MaxPoolBackward, adaptive_max_pool3d_backward, 3, false);
 GPUOPT_OPERATOR(FractionalMax2d, MaxPoolBackward, fractional_max_pool2d_backward, 2, false);

@@ -3,13 +3,11 @@
 // each sample reads. They are taken while torch.use_deterministic_algorithms is on.
 #pragma once
 
-#include <ATen/Operators.h>
-
 #include <array>
 #include <tuple>
 #include <vector>
 
-#include "override/linear_maps.h"
+#include "override/deterministic/linear_maps.h"
 
 namespace gpuopt::overriding {
 
@@ -134,8 +132,6 @@ struct GridSamplerBackward {
 
 GPUOPT_OPERATOR(GridSampler2dBackward, GridSamplerBackward, grid_sampler_2d_backward, 2);
 GPUOPT_OPERATOR(GridSampler3dBackward, GridSamplerBackward, grid_sampler_3d_backward, 3);
-
-#undef GPUOPT_OPERATOR
 
 // cuDNN's gradient adds in any order, and torch does not say so.
 struct CudnnGridSamplerBackward {
