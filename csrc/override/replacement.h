@@ -125,7 +125,7 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
 
   static std::string taken_text() {
     if constexpr (requires { Op::kTakes; }) {
-      return std::string(", and torch_ops.override takes ") + Op::kTakes;
+      return c10::str(", and torch_ops.override takes ", Op::kTakes);
     }
     return "";
   }
