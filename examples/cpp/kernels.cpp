@@ -51,7 +51,7 @@ int main() {
   problem.groups = channels;
   problem.taps = taps;
   problem.padding = taps - 1;
-  problem.activation = conv1d::Activation::kSilu;
+  problem.activation = gpuopt::Activation::kSilu;
 
   int gpus = 0;
   const bool has_gpu = cudaGetDeviceCount(&gpus) == cudaSuccess && gpus > 0;
