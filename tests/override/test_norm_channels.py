@@ -5,6 +5,7 @@ On the CPU, ATen has no kernel of cudnn_batch_norm, so that its calls are compar
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import pytest
@@ -372,7 +373,9 @@ def test_reasons(name, reason, function):
 
     x = made("cpu", torch.float32, 8, 64, 48, 48)
     with counted() as calls, override("cpu", name, always=False):
-        function(x)
+        # A newer PyTorch's cuDNN operator is declined, and has no kernel for the CPU.
+        with contextlib.suppress(NotImplementedError):
+            function(x)
     is_newer = _library.torch_version() >= (2, 12) and reason in ("taken", "aten_is_faster")
     assert calls == {name: {"not_measured" if is_newer else reason: 1}}
 
