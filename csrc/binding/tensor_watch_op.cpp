@@ -1,5 +1,6 @@
-// Whether tensors are what they were. torch_ops.cuda_graph asks this of all parameters and buffers
-// of a model at each call: 10 ns for each tensor here, 70 ns in Python.
+// Whether the memory and the metadata of tensors have changed. torch_ops.cuda_graph checks all
+// parameters and buffers of a model at each call. A check takes 10 ns for each tensor here, and
+// 70 ns in Python (a server CPU, 2026-11-29).
 #include <ATen/ATen.h>
 #include <torch/library.h>
 

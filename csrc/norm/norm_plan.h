@@ -45,7 +45,7 @@ constexpr int stages_of(int slots, size_t unit_bytes) {
 // Short rows: a thread has one vector of each of some rows.
 constexpr int kShortUnits = 8, kForwardRows = 4;
 
-constexpr int kFewThreads = 128;
+constexpr int kFewThreads = 128;      // of an SM: see is_few()
 constexpr int kThreads = 256;         // of a block that has several rows
 constexpr int kForwardThreads = 512;  // the most of a block
 // Threads of an SM that loops over rows, and the most of a block: registers limit them.

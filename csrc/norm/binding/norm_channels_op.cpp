@@ -50,7 +50,8 @@ void check_running(const char* name, const Op& op, bool is_needed) {
       ": running_mean and running_var must be given together: expected both or neither, "
       "got one");
   TORCH_CHECK(is_given(op.running_mean) || !is_needed, name,
-              ": running_mean must be given if statistics are not of the input");
+              ": running_mean must be given if statistics are not of the input: expected a Tensor, "
+              "got None");
   if (!is_given(op.running_mean)) return;
   check_channels(name, {"running_mean", *op.running_mean}, op.input, op.input.sym_size(1));
   check_channels(name, {"running_var", *op.running_var}, op.input, op.input.sym_size(1));
