@@ -175,9 +175,8 @@ class Runtime:
             self._belong_to(module)  # a copy, or a pickle
         elif self._owner() is not module:
             return "a shallow copy of the module"
-        first = next(module.parameters(), None)
-        if first is not None and first.device.type != _backend.device_type:
-            return f"its parameters are on {first.device.type}"
+        if not self._states and (problem := _elsewhere(module)):
+            return problem
         if self._calls < self._forget:
             return "its state can't be compared"
         try:
@@ -214,6 +213,8 @@ class Runtime:
                     self._states.insert(0, self._states.pop(number))
                 self._unstable = 0
                 return state
+        if problem := _elsewhere(module):
+            return problem
         state = Snapshot(module)
         if state.is_borrowed:
             return "its parameters are computed from others, as by torch.func.functional_call"
@@ -340,6 +341,13 @@ class Runtime:
             self._has_parts = True
             for key, part in parts(module).items():
                 Runtime(self.shared, f"{self.name}.{key}").attach(part)
+
+
+def _elsewhere(module: torch.nn.Module) -> str:
+    """That the module is on another device, or ""."""
+    first = next(module.parameters(), None)
+    is_here = first is None or first.device.type == _backend.device_type
+    return "" if is_here else f"its parameters are on {first.device.type}"
 
 
 def _clear(runtime: weakref.ref[Runtime]) -> None:

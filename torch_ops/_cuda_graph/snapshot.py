@@ -1,7 +1,8 @@
 """The state of a module that a recording depends on: attributes, hooks, and where parameters and buffers are.
 
-A snapshot is compared at each call, so everything is compared by a few calls of functions that run in C: about 0.1 us for each
-module and 0.1 us for each tensor. Lists are compared by ``==``, which looks at identity first.
+A snapshot is compared at each call. The library watches the tensors, and from Python 3.12 on the dicts, so that only lists and sets in
+attributes are left to compare. Where a dict has changed, or can't be watched, everything is compared by a few calls of functions that
+run in C: about 0.2 us for each module. Lists are compared by ``==``, which looks at identity first.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import enum
 import functools
 import types
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -33,11 +34,13 @@ _DEEPEST = 4
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _BOOKKEEPING = frozenset(vars(torch.nn.Module())) | {RUNTIME}
 _COMPARED = ("training", "_parameters", "_buffers", "_modules")  # bookkeeping that decides what a call computes
+_TENSORS_CHANGED, _DICTS_MAY_HAVE_CHANGED, _NOTHING_CHANGED = range(3)  # what gpuopt::_watch_state returns
 # Objects of these types hold nothing that a forward pass would change.
 _CLOSED = (
     type(None), bool, int, float, complex, str, bytes, type, enum.Enum, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
     types.ModuleType, torch.dtype, torch.device, torch.Size, torch.Generator, functools.partial,
 )  # fmt: skip
+_ops = torch.ops.gpuopt
 _requires_grad, _shape, _dtype = attrgetter("requires_grad"), attrgetter("shape"), attrgetter("dtype")
 
 
@@ -78,12 +81,10 @@ class Snapshot:
         self._below: dict[str, torch.nn.Module] = {}
         self._found: dict[int, Tensor] = {}
         self._seen: set[int] = set()
-        self._labels: list[tuple[str, Any]] = []
         self._attributes: list[tuple[str, tuple[str, ...], dict]] = []
-        self._plain: list[Any] = []
-        self._by_identity: list[Any] = []
+        self._all_dicts: dict[int, dict] = {}
+        self._in_dicts, self._elsewhere = _Entries(), _Entries()
         self._unequal: list[Any] = []
-        self._long: list[Any] = []
         self._no_hooks: list[dict] = []
         self._picked: list[tuple[dict, tuple[str, ...]]] = []
         self._visit_module(module, "")
@@ -91,7 +92,7 @@ class Snapshot:
         self._check_tensors()
         self._getters = [(itemgetter(*keys), entries) for _, keys, entries in self._attributes]
         self._dicts = [entries for _, _, entries in self._attributes]
-        self._saved = self._state()
+        self._saved, self._saved_elsewhere = self._state(), self._elsewhere.state()
         self._metadata = self._metadata_of_tensors()
         self._watch = self._watched() if self._saved else None
         self._tensor_ids = self._ids_of_tensors()
@@ -112,6 +113,7 @@ class Snapshot:
             self._below[name] = module
             self._visit_hooks(module, name)
         self.problem = self.problem or _problem(module, name)
+        self._note_dicts(vars(module), module._parameters, module._buffers, module._modules)
         computed = _computed(module)
         extras = attributes(module)
         if computed or any(_compares_elements(value) for value in extras.values()):
@@ -126,7 +128,7 @@ class Snapshot:
             if tensors:
                 # Other tensors of several elements are unequal in any case: their comparison has no truth.
                 several = all(tensor is None or tensor.numel() > 1 for tensor in tensors.values())
-                (self._unequal if several else self._by_identity).append(tensors.values())
+                (self._unequal if several else self._in_dicts.by_identity).append(tensors.values())
                 for tensor in tensors.values():
                     if tensor is not None:
                         self._found.setdefault(id(tensor), tensor)
@@ -139,14 +141,16 @@ class Snapshot:
     def _visit_hooks(self, module: torch.nn.Module, name: str) -> None:
         for kind in _HOOKS:
             hooks = getattr(module, kind)
-            if all(map(_is_harmless, hooks.values())):
-                if hooks:
-                    self._by_identity.append(hooks.values())
-                else:
-                    self._no_hooks.append(hooks)
-            else:
+            self._note_dicts(hooks)
+            if not hooks:
+                self._no_hooks.append(hooks)
+                continue
+            self._in_dicts.by_identity.append(hooks.values())
+            if not all(map(_is_harmless, hooks.values())):
                 self.hooked = self.hooked or name
-                self._by_identity.append(hooks.values())
+
+    def _note_dicts(self, *dicts: dict) -> None:
+        self._all_dicts.update((id(entries), entries) for entries in dicts)
 
     def _visit(self, value: Any, name: str, depth: int) -> None:
         """Finds tensors and things that may change in the value of an attribute."""
@@ -159,7 +163,7 @@ class Snapshot:
         if isinstance(value, _CLOSED) or id(value) in self._seen or depth > _DEEPEST:
             return
         self._seen.add(id(value))
-        if len(self._plain) > _MOST_SOURCES:
+        if len(self._in_dicts.plain) + len(self._elsewhere.plain) > _MOST_SOURCES:
             self.problem = self.problem or "its attributes hold too many objects to compare"
             return
         if isinstance(value, (list, tuple, dict, set, frozenset, collections.deque)):
@@ -169,14 +173,17 @@ class Snapshot:
 
     def _visit_entries(self, entries: Any, name: str, depth: int) -> None:
         if len(entries) > _MOST_ENTRIES and not hasattr(entries, "_parameters"):
-            self._long.append(entries)
+            self._elsewhere.long.append(entries)
             return
-        values = entries.values() if isinstance(entries, dict) else entries
+        kind, values = self._elsewhere, entries
+        if isinstance(entries, dict):
+            self._note_dicts(entries)
+            kind, values = self._in_dicts, entries.values()
         if any(map(_compares_elements, values)):
-            self._by_identity.append(values)
+            kind.by_identity.append(values)
         elif not isinstance(entries, (tuple, frozenset)):  # whose values stay
-            self._labels.append((name, values))
-            self._plain.append(values)
+            kind.names.append(name)
+            kind.plain.append(values)
         for value in list(values):
             self._visit(value, name, depth + 1)
 
@@ -198,10 +205,9 @@ class Snapshot:
             [get(entries) for get, entries in self._getters],
             list(map(len, self._dicts)),
             list(chain.from_iterable(self._unequal)),
-            tuple(map(tuple, self._plain)),
-            list(map(id, chain.from_iterable(self._by_identity))),
             any(self._no_hooks),
-            list(map(len, self._long)),
+            self._in_dicts.state(),
+            self._elsewhere.state(),
             [tuple(id(entries.get(name)) for name in names) for entries, names in self._picked],
         )
 
@@ -219,28 +225,32 @@ class Snapshot:
         """The number under which the library watches the tensors, or None if it must not hold them."""
         if torch.__future__.get_swap_module_params_on_conversion():
             return None  # PyTorch refuses to swap a tensor that C++ holds
-        watch = torch.ops.gpuopt._watch(self.tensors)
-        weakref.finalize(self, torch.ops.gpuopt._watch_forget, watch).atexit = False
+        watch = _ops._watch(self.tensors, list(self._all_dicts))
+        weakref.finalize(self, _ops._watch_forget, watch).atexit = False
         return watch
 
     def _ids_of_tensors(self) -> list[int]:
-        return list(map(id, chain(chain.from_iterable(self._unequal), chain.from_iterable(self._by_identity))))
+        by_identity = chain(self._in_dicts.by_identity, self._elsewhere.by_identity)
+        return list(map(id, chain(chain.from_iterable(self._unequal), chain.from_iterable(by_identity))))
 
     def matches(self) -> bool:
         """Whether the module is as it was."""
-        try:
-            if self._state() != self._saved:
-                return False
-            if self._watch is not None:
-                return torch.ops.gpuopt._watch_unchanged.default(self._watch)
-            return self._metadata_of_tensors() == self._metadata
-        except (
-            RuntimeError,
-            ValueError,
-            TypeError,
-            KeyError,
-        ):  # values without a truth, such as arrays that replaced numbers
+        if self._watch is None:
+            return self._is_as_saved() and self._metadata_of_tensors() == self._metadata
+        found = _ops._watch_state.default(self._watch)
+        if found == _NOTHING_CHANGED:
+            return _equal(self._elsewhere.state, self._saved_elsewhere)
+        if found == _TENSORS_CHANGED:
             return False
+        # First, so that what changes from here on is found at the next call.
+        _ops._watch_note_dicts.default(self._watch, True)
+        same = self._is_as_saved()
+        if not same:
+            _ops._watch_note_dicts.default(self._watch, False)
+        return same
+
+    def _is_as_saved(self) -> bool:
+        return _equal(self._state, self._saved)
 
     def has_same_tensors(self) -> bool:
         """Whether the module has the same parameters and buffers, though their memory may be another."""
@@ -273,11 +283,44 @@ class Snapshot:
             other = [key for key, value in zip(keys, saved) if key not in entries or not _same(value, entries[key])]
             if new or other:
                 return f"{name}.{(new + other)[0]}".lstrip(".")
-        for (name, values), saved in zip(self._labels, self._saved[3]):
-            now = tuple(values)
-            if len(now) != len(saved) or not all(map(_same, now, saved)):
-                return name
+        for kind, (all_saved, *_) in zip((self._in_dicts, self._elsewhere), self._saved[4:6]):
+            for name, values, saved in zip(kind.names, kind.plain, all_saved):
+                now = tuple(values)
+                if len(now) != len(saved) or not all(map(_same, now, saved)):
+                    return name
         return ""
+
+
+class _Entries:
+    """What is in containers.
+
+    Attributes:
+        plain: The entries of containers that are compared by ``==``.
+        names: For each of these, the attribute that has it.
+        by_identity: The entries of those that hold tensors and arrays.
+        long: Containers that are compared by their lengths.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.plain: list[Any] = []
+        self.by_identity: list[Any] = []
+        self.long: list[Any] = []
+
+    def state(self) -> tuple:
+        return (
+            list(map(tuple, self.plain)),
+            list(map(id, chain.from_iterable(self.by_identity))),
+            list(map(len, self.long)),
+        )
+
+
+def _equal(state: Callable[[], tuple], saved: tuple) -> bool:
+    """Whether a state is as it was. Values without a truth, such as arrays that replaced numbers, and keys that are gone mean no."""
+    try:
+        return state() == saved
+    except (RuntimeError, ValueError, TypeError, KeyError):
+        return False
 
 
 def _same(x: Any, y: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A call with arguments of its of_module, whose forward and backward pass can be run, recorded and compared."""
+"""A call with arguments of its own, whose forward and backward pass can be run, recorded and compared."""
 
 from __future__ import annotations
 
