@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+from torch_ops._cuda_graph.snapshot import python_tells
+
 _OPS = torch.ops.gpuopt
 _NOTHING_CHANGED = 2
-_watches_dicts = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python tells of changes of dicts from 3.12 on")
+_watches_dicts = pytest.mark.skipif(not python_tells(), reason="this Python does not tell of all changes of dicts")
 
 
 def _change_data(x):
@@ -60,6 +62,10 @@ class _Holder:
 def _set_attribute(holder):
     for _ in range(100):  # often enough for the interpreter to specialise the store
         holder.x = object()
+
+
+def test_python_3_12_tells():
+    assert python_tells() or sys.version_info[:2] != (3, 12)
 
 
 @_watches_dicts

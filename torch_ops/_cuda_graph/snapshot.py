@@ -1,8 +1,8 @@
 """The state of a module that a recording depends on: attributes, hooks, and where parameters and buffers are.
 
-A snapshot is compared at each call. The library watches the tensors, and from Python 3.12 on the dicts, so that only lists and sets in
-attributes are left to compare. Where a dict has changed, or can't be watched, everything is compared by a few calls of functions that
-run in C: about 0.2 us for each module. Lists are compared by ``==``, which looks at identity first.
+A snapshot is compared at each call. The library watches the tensors, and the dicts where Python tells of their changes. Then only lists
+and sets in attributes are left to compare. Where a dict has changed or can't be watched, everything is compared by a few calls of
+functions that run in C: about 0.2 us for each module. Lists are compared by ``==``, which looks at identity first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from torch_ops._cuda_graph.tensors import is_plain
 
-__all__ = ["RUNTIME", "Snapshot", "attributes"]
+__all__ = ["RUNTIME", "Snapshot", "attributes", "python_tells"]
 
 RUNTIME = "_gpuopt_cuda_graph"  # the attribute of a module with its recordings
 _MOST_ENTRIES = 64  # longer containers are compared by their lengths
@@ -42,6 +42,33 @@ _CLOSED = (
 )  # fmt: skip
 _ops = torch.ops.gpuopt
 _requires_grad, _shape, _dtype = attrgetter("requires_grad"), attrgetter("shape"), attrgetter("dtype")
+
+
+@functools.cache
+def python_tells() -> bool:
+    """Whether Python tells of all changes of dicts. Before 3.12 it tells of none, and 3.13.0 of none that attributes make."""
+
+    class Holder:
+        pass
+
+    holder = Holder()
+    holder.x = None
+    watch = _ops._watch([], [id(vars(holder))])
+
+    def is_noticed(change: Callable[[], None]) -> bool:
+        _ops._watch_note_dicts(watch, True)
+        is_quiet = _ops._watch_state(watch) == _NOTHING_CHANGED
+        change()
+        return is_quiet and _ops._watch_state(watch) == _DICTS_MAY_HAVE_CHANGED
+
+    def store() -> None:
+        holder.x = object()
+
+    try:
+        stores = all(is_noticed(store) for _ in range(100))  # the interpreter has other code for later stores
+        return stores and is_noticed(lambda: setattr(holder, "y", 1)) and is_noticed(lambda: delattr(holder, "x"))
+    finally:
+        _ops._watch_forget(watch)
 
 
 def _computed(module: torch.nn.Module) -> set[str]:
@@ -225,7 +252,7 @@ class Snapshot:
         """The number under which the library watches the tensors, or None if it must not hold them."""
         if torch.__future__.get_swap_module_params_on_conversion():
             return None  # PyTorch refuses to swap a tensor that C++ holds
-        watch = _ops._watch(self.tensors, list(self._all_dicts))
+        watch = _ops._watch(self.tensors, list(self._all_dicts) if python_tells() else [])
         weakref.finalize(self, _ops._watch_forget, watch).atexit = False
         return watch
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torch_ops._tracing import is_eager, keeper
 from torch_ops.index_select import index_select
 from torch_ops.segment import group_by, segment_softmax
 from torch_ops.sparse import CSR
@@ -64,6 +65,9 @@ def remembered(sources: Sequence[Tensor], key: str, make: Callable[[], Results |
         RuntimeError: the numbers in ``sources`` changed without a new version. On CUDA a device-side assertion fails instead.
     """
     key = f"{_OWNER} {key}"
+    if (recording := keeper()) is not None:
+        found = recording.find(sources, key)
+        return recording.make(sources, key, make) if found is None else found
     found = _ops._structure_find.default(sources, key)
     if found:
         return found
@@ -135,9 +139,17 @@ class _KeptPair(Pair):
         self._made_of = sources, key
 
     def add_transpose(self, columns: int) -> None:
-        self.transpose = transposed(self.matrix, columns)
         sources, key = self._made_of
-        _ops._structure_keep.default(sources, f"{_OWNER} {key}", [*self.matrix, *self.transpose])
+        key = f"{_OWNER} {key}"
+        sides = [*self.matrix, *transposed(self.matrix, columns)]
+        if (recording := keeper()) is not None:
+            recording.make(sources, key, lambda: sides)
+        else:
+            _ops._structure_keep.default(sources, key, sides)
+        self.transpose = Side(*sides[3:])
+
+    def may_keep(self) -> bool:
+        return is_eager() or keeper() is not None
 
 
 def _matrix(sources: Sequence[Tensor], key: str, shape: tuple[int, int], make: Callable[[], CSR | None]) -> CSR | None:

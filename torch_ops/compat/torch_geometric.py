@@ -12,7 +12,8 @@ replaced                                    computed by
 ``gcn_norm`` and additions of self-loops    themselves, once for each ``edge_index``
 ==========================================  ====================================================================
 
-A replacement computes only what is the same: eager calls on CUDA tensors. The original computes all others.
+A replacement computes only what is the same: eager calls on CUDA tensors, and calls that ``torch_ops.cuda_graph`` records. The original
+computes all others.
 """
 
 from __future__ import annotations
@@ -84,10 +85,10 @@ def _replacement(original: Callable, ours: Callable) -> FunctionType:
     TorchScript reads the source of ``__wrapped__``, and looks up its names in ``__globals__``. So it compiles the original.
     """
 
-    from torch_ops._tracing import is_eager
+    from torch_ops._tracing import is_eager, keeper
 
     def call(*args, **kwargs):
-        if is_eager():
+        if is_eager() or keeper() is not None:
             result = ours(*args, **kwargs)
             if result is not NotImplemented:
                 return result

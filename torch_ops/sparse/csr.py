@@ -347,7 +347,8 @@ class CSR:
 
     def _transpose_for(self, *dense: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The transpose for gradients. It is made here, once, if one of the tensors requires a gradient."""
-        if self._other is None and torch.is_grad_enabled() and any(d.requires_grad for d in dense) and is_eager():
+        wanted = torch.is_grad_enabled() and any(d.requires_grad for d in dense)
+        if self._other is None and wanted and self._pair.may_keep():
             self.cache_transpose()
         return self._other or (None, None, None)
 

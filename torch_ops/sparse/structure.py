@@ -43,6 +43,10 @@ class Pair:
             self._stream = torch._C._cuda_getCurrentRawStream(self.matrix.ptr.device.index)
         self.transpose = transpose  # last, for other threads
 
+    def may_keep(self) -> bool:
+        """Whether a transpose that a product needs is kept from here on."""
+        return is_eager()
+
     def join_stream(self, side: Side) -> None:
         """Makes the current stream wait for ``side``, and keeps the memory of ``side`` for it. A CUDA graph synchronises first."""
         device = side.ptr.device
