@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch_ops._cuda_graph.replay import Recorded
 from torch_ops._cuda_graph.results import Declined, Results
 from torch_ops._cuda_graph.snapshot import Snapshot
 from torch_ops._cuda_graph.step import BackwardMode, Step
+from torch_ops._cuda_graph.structures import Constants
 from torch_ops._cuda_graph.tensors import clones
 
 __all__ = ["Measured", "record", "verify"]
@@ -42,6 +43,7 @@ def record(
     kwargs: dict[str, Any],
     tensors: Sequence[Tensor],
     snapshot: Snapshot,
+    constants: Collection[int],
     mode: BackwardMode,
     pool: Pool,
     backend: Backend,
@@ -50,6 +52,7 @@ def record(
 
     Raises:
         Declined: The call can't be recorded, or a replay would be wrong or slower.
+        Constants: The recording would be good for the numbers in some arguments alone, which ``constants`` does not name.
     """
     began = time.perf_counter()
     if snapshot.problem:
@@ -58,13 +61,13 @@ def record(
         raise Declined(f"{snapshot.hooked} has hooks")
     if any(x.device.type == backend.device_type and x.device != backend.device() for x in snapshot.tensors):
         raise Declined("its tensors are on several devices, or not on the current one")
-    step = Step(args, kwargs, tensors, snapshot, backend.device_type)
+    step = Step(args, kwargs, tensors, snapshot, backend.device_type, constants)
     states = [x for x in snapshot.tensors if not isinstance(x, torch.nn.Parameter)]
     preserved = Preserved(snapshot.modules, states, backend)
     trial = _Trial(function, step, snapshot, mode, preserved, backend)
     try:
         with local.eager():
-            recorded = trial.observe_and_record(pool)
+            recorded = trial.observe_and_record(pool, constants)
             measured = trial.measure(recorded)
     except torch.OutOfMemoryError as error:
         raise Declined("not enough memory to record it", parts=False) from error
@@ -89,9 +92,15 @@ class _Trial:
         self.written: list[Tensor] = []
         self.versioned: list[Tensor] = []
 
-    def observe_and_record(self, pool: Pool) -> Recorded:
+    def observe_and_record(self, pool: Pool, constants: Collection[int]) -> Recorded:
         # This pass has the parameters themselves, so it runs on the stream of earlier calls: autograd warns of another one.
         once, results = self._observed()
+        structures = self.step.structures
+        if structures.problem:
+            raise Declined(structures.problem)
+        if not structures.inputs.issubset(constants):
+            raise Constants(structures.inputs)
+        structures.complete()
         with self.backend.aside():
             again, results_again = self._eager_pass(stands_in=True)
         if not results.is_like(results_again):
@@ -110,7 +119,7 @@ class _Trial:
     def _observed(self) -> tuple[Values, Results]:
         """The first call, in which everything is watched."""
         step, snapshot, backend = self.step, self.snapshot, self.backend
-        observer = Observer(backend.device_type, step.inputs, snapshot.tensors)
+        observer = Observer(backend.device_type, step.inputs, snapshot.tensors, step.structures.made)
         host, device = host_random_state(backend), backend.generator().get_state()
         inputs, parameters = ([x._version for x in xs] for xs in (step.inputs, snapshot.tensors))
         try:

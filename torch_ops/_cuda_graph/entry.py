@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import weakref
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -27,9 +28,17 @@ class Entry:
         training: Whether the module trains.
         modes: The key of :mod:`ambient`.
         snapshot: The state of the module.
+        constants: Arguments that are the same tensors in each call.
+
+    Attributes:
+        apart: The numbers of arguments by whose identities calls are told apart: each of them has another entry.
     """
 
-    def __init__(self, shapes: str, training: bool, modes: tuple, snapshot: Snapshot) -> None:
+    def __init__(
+        self, shapes: str, training: bool, modes: tuple, snapshot: Snapshot, constants: Iterable[Tensor]
+    ) -> None:
+        self._constants = list(map(weakref.ref, constants))
+        self.apart: tuple[int, ...] = ()
         self.snapshot = snapshot
         gradients, inference, autocast = modes[:3]
         words = [shapes, "train" if training else "eval", *(["no grad"] if inference or not gradients else [])]
@@ -45,6 +54,10 @@ class Entry:
         self._mode: BackwardMode | None = None
         self._autocast: Hashable = None
         self._surprises = 0
+
+    def is_gone(self) -> bool:
+        """Whether an argument that is the same in each call no longer exists."""
+        return any(constant() is None for constant in self._constants)
 
     def watch(self, leaves: Sequence[Any], others: Sequence[Tensor], device_type: str) -> None:
         """Notes which results of an eager call get gradients, so that the backward pass is recorded for these.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ class Observer(TorchDispatchMode):
         device_type: The device that is recorded.
         inputs: The arguments.
         of_module: The tensors of the module.
+        kept: Tensors that the call computes once. More may come.
 
     Attributes:
         reason: Why a recording would be wrong, or "".
@@ -36,13 +37,15 @@ class Observer(TorchDispatchMode):
         saved: The tensors of the module that a backward pass needs with their values. Filled inside of :meth:`saving`.
     """
 
-    def __init__(self, device_type: str, inputs: Iterable[Tensor], of_module: Iterable[Tensor]) -> None:
+    def __init__(
+        self, device_type: str, inputs: Iterable[Tensor], of_module: Iterable[Tensor], kept: Sequence[Tensor]
+    ) -> None:
         super().__init__()
         self.reason = self.reads = ""
         self.operators = 0
         self.saved: dict[int, Tensor] = {}
         self.overwritten: list[tuple[Tensor, Tensor]] = []
-        self._device_type = device_type
+        self._device_type, self._kept = device_type, kept
         self._before: dict[int, Tensor] = {}
         self._known: dict[int, StorageWeakRef] = {}
         for tensor in of_module:
@@ -107,7 +110,7 @@ class Observer(TorchDispatchMode):
         if func._schema.name.removeprefix("aten::").startswith(_ATTENTION):
             given, made = on_device, []
         for tensor in given:
-            is_new = _storage(tensor) not in self._known
+            is_new = _storage(tensor) not in self._known and all(_storage(x) != _storage(tensor) for x in self._kept)
             if is_new and tensor.device.type == self._device_type:
                 return f"it reads a tensor that is neither an argument nor in the module ({name})"
             if tensor.device.type != self._device_type:

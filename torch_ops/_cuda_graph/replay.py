@@ -104,6 +104,7 @@ class Recorded:
     def run(self, function: Callable, args: tuple, kwargs: dict[str, Any], tensors: Sequence[Tensor]) -> Any:
         """Computes a call by a replay."""
         self.step.load(tensors)
+        self.step.structures.check(tensors)
         call = None
         if self.backward is None:
             with torch.no_grad():

@@ -8,7 +8,7 @@ import functools
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from torch_ops._cuda_graph.entry import Entry, Past
 from torch_ops._cuda_graph.replay import Recorded
 from torch_ops._cuda_graph.results import Declined
 from torch_ops._cuda_graph.snapshot import Snapshot
+from torch_ops._cuda_graph.structures import Constants
 
 __all__ = ["Runtime", "Shared", "runtimes"]
 
@@ -188,22 +189,41 @@ class Runtime:
         if isinstance(state, str):
             return state
         modes = ambient.key(_backend)
-        key = state, modes, arguments.key
-        entry = self.entries.get(key)
-        if entry is None:
-            entry = self.entries[key] = Entry(arguments.describe(), module.training, modes, state)
-            if len(self.entries) > _MOST_SIGNATURES:
-                self.past.add(self.entries.popitem(last=False)[1])
-        self.entries.move_to_end(key)
+        key, apart = (state, modes, arguments.key), ()
+        entry = self._entry(key, arguments, module, apart)
+        if entry.apart:
+            apart = entry.apart
+            constants = [arguments.tensors[number] for number in apart]
+            if any(x.is_inference() for x in constants):
+                return "the edges of its graph are tensors of inference mode"
+            key = (*key, *((id(x), x._version) for x in constants))
+            entry = self._entry(key, arguments, module, apart)
         entry.calls += 1
         if entry.reason:
             return entry, arguments, None
         try:
-            recorded = self._recording(entry, key, functools.partial(forward, module), args, kwargs, arguments.tensors)
+            function = functools.partial(forward, module)
+            recorded = self._recording(entry, key, apart, function, args, kwargs, arguments.tensors)
+        except Constants as found:
+            entry.apart, recorded = found.numbers, None
         except Declined as declined:
             self._decline(entry, declined, module)
             recorded = None
         return entry, arguments, recorded
+
+    def _entry(self, key: tuple, arguments: Arguments, module: torch.nn.Module, apart: Sequence[int]) -> Entry:
+        """The entry of a signature, and of the arguments that are the same in each call."""
+        entry = self.entries.get(key)
+        if entry is None or entry.is_gone():  # another tensor may have its identity
+            for other in [other for other, one in self.entries.items() if one.is_gone()]:
+                self.past.add(self.entries.pop(other))
+            constants = [arguments.tensors[number] for number in apart]
+            entry = self.entries[key] = Entry(arguments.describe(), module.training, key[1], key[0], constants)
+            if len(self.entries) > _MOST_SIGNATURES:
+                self.past.add(self.entries.popitem(last=False)[1])
+            self.shared.trim()
+        self.entries.move_to_end(key)
+        return entry
 
     def _state(self, module: torch.nn.Module) -> Snapshot | str:
         """The snapshot that describes the current state of the module."""
@@ -252,6 +272,7 @@ class Runtime:
         self,
         entry: Entry,
         key: tuple,
+        constants: Collection[int],
         function: Callable,
         args: tuple,
         kwargs: dict[str, Any],
@@ -263,6 +284,10 @@ class Runtime:
                 entry.relearn(recorded)
                 self.shared.trim()
                 return None
+            if recorded.step.structures.are_stale():
+                entry.evict()
+                self.shared.trim()
+                break
         number, pool = self._free_pool(entry, key)
         if pool is None:
             entry.no_slot += 1
@@ -281,7 +306,9 @@ class Runtime:
                 self._evict()
             mode = entry.mode()
             before = pool.bytes
-            recorded, entry.measured = capture.record(function, args, kwargs, tensors, key[0], mode, pool, _backend)
+            recorded, entry.measured = capture.record(
+                function, args, kwargs, tensors, key[0], constants, mode, pool, _backend
+            )
             entry.bytes = pool.bytes - before
             if self.shared.bytes() > self.shared.limit():
                 self._free(pool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +13,9 @@ from torch_ops._cuda_graph.arguments import with_tensors
 from torch_ops._cuda_graph.preserve import hooks_off
 from torch_ops._cuda_graph.results import Results
 from torch_ops._cuda_graph.snapshot import Snapshot
+from torch_ops._cuda_graph.structures import Structures
 from torch_ops._cuda_graph.tensors import dense, empty_like
+from torch_ops._tracing import keeping
 
 __all__ = ["BackwardMode", "Step"]
 
@@ -38,10 +40,17 @@ class Step:
         tensors: The distinct tensors in them.
         snapshot: The state of the module.
         device_type: The device whose autocast counts.
+        constants: The numbers of the tensors that are the same in each call.
     """
 
     def __init__(
-        self, args: tuple, kwargs: dict[str, Any], tensors: Sequence[Tensor], snapshot: Snapshot, device_type: str
+        self,
+        args: tuple,
+        kwargs: dict[str, Any],
+        tensors: Sequence[Tensor],
+        snapshot: Snapshot,
+        device_type: str,
+        constants: Collection[int],
     ) -> None:
         self.snapshot, self.device_type = snapshot, device_type
         self.differentiates = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
@@ -52,7 +61,7 @@ class Step:
             for tensor in tensors:
                 copy = empty_like(tensor).detach()
                 self.inputs.append(copy.requires_grad_(tensor.requires_grad and self.differentiates))
-            self._targets = [dense(copy.detach()) for copy in self.inputs]
+            targets = [dense(copy.detach()) for copy in self.inputs]
         copies = {id(tensor): copy for tensor, copy in zip(tensors, self.inputs)}
         self.args, self.kwargs = with_tensors((args, kwargs), lambda tensor: copies[id(tensor)])
         self.wanted_inputs = [number for number, x in enumerate(self.inputs) if x.requires_grad]
@@ -64,23 +73,27 @@ class Step:
         self.of_module = {id(x): x for x in snapshot.tensors} | {
             id(y): x for x, y in zip(self.parameters, self._stand_ins)
         }
-        self._is_repeated = any(target.shape != x.shape for target, x in zip(self._targets, self.inputs))
-        self.load(tensors)
+        self.structures = Structures(self.inputs, snapshot.tensors)
+        self._load(targets, tensors)
+        self._numbers = [number for number in range(len(tensors)) if number not in constants]
+        self._targets = [targets[number] for number in self._numbers]
 
     def load(self, tensors: Sequence[Tensor]) -> None:
-        """Copies the values of arguments."""
-        if not tensors:
-            return
+        """Copies the values of arguments, without the ones that are always the same."""
+        if self._targets:
+            self._load(self._targets, [tensors[number] for number in self._numbers])
+
+    def _load(self, targets: list[Tensor], tensors: Sequence[Tensor]) -> None:
         with torch.no_grad():
-            sources = [dense(x) for x in tensors] if self._is_repeated else list(tensors)
+            sources = [x if x.shape == target.shape else dense(x) for target, x in zip(targets, tensors)]
             if len(sources) == 1:
-                self._targets[0].copy_(sources[0])
-            else:
-                torch._foreach_copy_(self._targets, sources)
+                targets[0].copy_(sources[0])
+            elif sources:
+                torch._foreach_copy_(targets, sources)
 
     def forward(self, function: Callable, stands_in: bool = False) -> Results:
         """Runs the forward pass, with the parameters or with their stand-ins."""
-        with Autocast.restored(self.device_type, self.autocast):
+        with keeping(self.structures), Autocast.restored(self.device_type, self.autocast):
             with self.snapshot.with_stand_ins(self._by_parameter if stands_in else {}):
                 return Results(function(*self.args, **self.kwargs), self.inputs, self.of_module)
 

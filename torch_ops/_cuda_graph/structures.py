@@ -12,11 +12,23 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["Structures"]
+__all__ = ["Constants", "Structures"]
 
 _ops = torch.ops.gpuopt
 _OWNER = "cuda_graph"  # of fingerprints
 Results = Sequence[Tensor | None]
+
+
+class Constants(Exception):
+    """A recording is good for the numbers in some arguments alone.
+
+    Attributes:
+        numbers: Which arguments.
+    """
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        super().__init__()
+        self.numbers = tuple(sorted(numbers))
 
 
 class Structures:
