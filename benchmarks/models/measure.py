@@ -56,7 +56,7 @@ def measure(arguments: argparse.Namespace) -> None:
 
     # What needs no GPU comes before the lock: imports, and random weights.
     base, contexts = model.task(), model_run.contenders()
-    if model.package == "torch_geometric" and arguments.modes == ["eager"]:
+    if model.package == "torch_geometric" and arguments.modes[0] in ("eager", "graph"):
         contexts |= {model_run.LAYERS: model_run.layers}
     with open(arguments.lock, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -69,9 +69,9 @@ def failure(row: dict | None) -> str:
     return f"{' and '.join(names)} failed" if names else ""
 
 
-def change(row: dict | None, field: str, form: Callable[[float | None], str]) -> str:
+def change(row: dict | None, field: str, form: Callable[[float | None], str], by: str = OURS) -> str:
     """The two contenders' numbers, or which one failed."""
-    theirs, ours = (form(value(row, name, field)) for name in (BASELINE, OURS))
+    theirs, ours = (form(value(row, name, field)) for name in (BASELINE, by))
     return failure(row) or ("-" if theirs == ours == "-" else f"{theirs} -> {ours}")
 
 
@@ -129,15 +129,32 @@ def times(rows: list[dict], mode: str) -> str:
 
 
 def graphs(rows: list[dict]) -> str:
-    """Eager PyTorch and CUDA graphs, without and with override, and what was not recorded."""
-    header = ["model", "pass", "dtype", "ms a step", "ratio", "PyTorch's graph", "A/A", "not recorded"]
+    """Eager PyTorch and CUDA graphs, without and with gpuopt's kernels, what they cost, and what was not recorded.
+
+    gpuopt's kernels come by its layers for PyTorch Geometric where they were measured, and by override elsewhere.
+    """
+    header = [
+        "model",
+        "pass",
+        "dtype",
+        "ms a step",
+        "ratio",
+        "PyTorch's graph",
+        "A/A",
+        "memory",
+        "recording, s",
+        "not recorded",
+    ]
     lines = []
     for (title, name), of_dtype in grouped(rows, "graph").items():
         for dtype, row in of_dtype.items():
-            recorded = row["contenders"].get(OURS, {}).get("graphs", [])
+            ours = LAYERS if LAYERS in row["contenders"] else OURS
+            recorded = row["contenders"].get(ours, {}).get("graphs", [])
             reasons = dict.fromkeys(found["reason"] for found in recorded if found["reason"])
-            ratios = ratio(row, "ms"), ratio(row, "ms", GRAPH), ratio(row, "ms", AGAIN)
-            numbers = [change(row, "ms", duration), *(cell(found, ".2f") for found in ratios)]
+            ratios = ratio(row, "ms", ours), ratio(row, "ms", GRAPH), ratio(row, "ms", AGAIN)
+            numbers = [change(row, "ms", duration, ours), *(cell(found, ".2f") for found in ratios)]
+            memory, took = ratio(row, "own_bytes", ours), sum(found["recording_ms"] or 0 for found in recorded)
+            numbers += [cell(memory and 1 / memory, ".2f"), f"{took / 1e3:.1f}" if took else "-"]
             lines.append([title, name, dtype, *numbers, "; ".join(reasons) or "-"])
     return table(header, lines) if lines else NOT_MEASURED
 

@@ -10,7 +10,7 @@ layout     a copy after ``torch_ops.convert(model, layout="channels_last")``, wi
 graph      copies after ``torch_ops.cuda_graph(model)``: one with PyTorch's kernels, and gpuopt's with override
 =========  ==================================================================================================
 
-Models of PyTorch Geometric also run with ``torch_ops.compat.install("torch_geometric")`` in eager mode, without override.
+Models of PyTorch Geometric also run with ``torch_ops.compat.install("torch_geometric")`` in modes "eager" and "graph", without override.
 
 Wall clock: several steps with a synchronisation at both ends, divided by their number. Contenders take turns, round after round.
 GPU time: the sum of the kernels of one step, from torch.profiler. Memory: the peak of one step, from PyTorch's allocator. Errors:
@@ -135,8 +135,13 @@ def task_of(name: str, task: Task, mode: str, training: bool) -> Task:
     return task
 
 
-def recordings(task: Task) -> list[dict]:
-    """The rows of ``torch_ops.cuda_graph_report()`` of the last task."""
+def static_bytes(task: Task) -> int:
+    """The size of what a task has before its first step."""
+    return sum(x.nbytes for x in (*task.module.parameters(), *task.module.buffers(), *task.inputs, *task.targets))
+
+
+def recordings() -> list[dict]:
+    """The rows of ``torch_ops.cuda_graph_report()``."""
     import torch_ops
 
     return [dataclasses.asdict(row) for row in torch_ops.cuda_graph_report().rows]
@@ -259,13 +264,19 @@ def measure(
         entry = row["contenders"][name] = {"status": "ok"}
         try:
             torch._dynamo.utils.counters.clear()
+            before = torch.cuda.memory_allocated() if device == "cuda" else 0
+            others = len(recordings()) if mode == "graph" else 0
             step = Step(task_of(name, task, mode, training), training, mode == "compiled", name)
             with context():
                 for _ in range(WARM_UPS.get(mode, 3)):
                     step()
                 synchronize(device)
             if mode == "graph" and name != BASELINE:
-                entry["graphs"] = recordings(step.task)
+                entry["graphs"] = recordings()[others:]
+            if mode == "graph" and device == "cuda":
+                own = static_bytes(task) if step.task is task else 0
+                with context():
+                    entry["own_bytes"] = peak_bytes(step) - before + own
             if mode == "compiled":
                 entry["graph_breaks"] = sum(torch._dynamo.utils.counters["graph_break"].values())
             steps[name] = step, context

@@ -72,7 +72,7 @@ def _step(pair, edge_index):
 def test_edges_are_told_apart(device):
     with recording(device):
         pair, first, second = Pair(Layer(), device), _edges(1, device), _edges(2, device)
-        for number in range(6):
+        for _ in range(6):
             _step(pair, first)
             _step(pair, second)
         assert pair.replays() >= 6, pair.reasons()
