@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch_ops._cuda_graph import local
 from torch_ops._cuda_graph.backend import Backend, Pool, seconds
 from torch_ops._cuda_graph.check import Values, mismatch, repeats, unrepeatable
+from torch_ops._cuda_graph.known import Known
 from torch_ops._cuda_graph.observe import Observer
 from torch_ops._cuda_graph.preserve import Preserved, host_random_state
 from torch_ops._cuda_graph.replay import Recorded
@@ -143,7 +145,7 @@ class _Trial:
             gradients = self._gradients(results)
         if observer.reason:
             raise Declined(observer.reason)
-        self.reads = observer.reads
+        self.reads, self.known = observer.reads, observer.origins
         if [x._version for x in step.inputs] != inputs:
             raise Declined("it writes to an argument")
         written = {id(x) for x in (*self.written, *self.versioned)}
@@ -153,6 +155,10 @@ class _Trial:
             raise Declined("it writes to a parameter")
         self._check_gradients(gradients)
         self.saved = list(observer.saved.values())
+        for buffer in self.known.read.values():
+            if id(buffer) in written:
+                self.reads = self.reads or "of a buffer that it writes to"
+            step.structures.depend_on(buffer)
         values = self._values(results, gradients, buffers)
         self.preserved.restore()
         return values, results
@@ -205,7 +211,9 @@ class _Trial:
         passes: dict[str, Results] = {}  # the last forward pass, which the backward pass needs
 
         def forward() -> list[Tensor]:
-            passes["last"] = step.forward(self.function, stands_in=True)
+            known = Known(self.known) if self.known.values and not self.reads else contextlib.nullcontext()
+            with known:
+                passes["last"] = step.forward(self.function, stands_in=True)
             return [output.detach() for output in passes["last"].outputs]
 
         def backward() -> list[Tensor | None]:

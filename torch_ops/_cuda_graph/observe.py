@@ -12,6 +12,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torch_ops._cuda_graph.known import Origins
+
 __all__ = ["Observer", "waits_for_values"]
 
 _BY_VALUE = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
@@ -33,6 +35,7 @@ class Observer(TorchDispatchMode):
         reason: Why a recording would be wrong, or "".
         reads: An operator whose result the host waits for, or "". Recording it fails, unless the module does without it then.
         operators: The number of operators.
+        origins: Which tensors are the same in each call.
         overwritten: The parameters that were written to, with their values before.
         saved: The tensors of the module that a backward pass needs with their values. Filled inside of :meth:`saving`.
     """
@@ -46,6 +49,8 @@ class Observer(TorchDispatchMode):
         self.saved: dict[int, Tensor] = {}
         self.overwritten: list[tuple[Tensor, Tensor]] = []
         self._device_type, self._kept = device_type, kept
+        of_module = list(of_module)
+        self.origins = Origins((x for x in of_module if not isinstance(x, torch.nn.Parameter)), device_type)
         self._before: dict[int, Tensor] = {}
         self._known: dict[int, StorageWeakRef] = {}
         for tensor in of_module:
@@ -78,6 +83,10 @@ class Observer(TorchDispatchMode):
         self.operators += 1
         given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         made = [x for x in pytree.tree_leaves(result) if isinstance(x, Tensor)]
+        is_known = self.origins.see(func, given, made, result)
+        on_device = any(x.device.type == self._device_type for x in given)
+        if on_device and not is_known and waits_for_values(func, args, kwargs):
+            self.reads = self.reads or str(func)
         if not self.reason:
             self.reason = self._problem(func, args, kwargs, given, made)
         for tensor in made:
@@ -105,8 +114,6 @@ class Observer(TorchDispatchMode):
         if func.namespace in _COMMUNICATION:
             return f"it communicates with other processes ({name})"
         on_device = [x for x in given if x.device.type == self._device_type]
-        if on_device and waits_for_values(func, args, kwargs):
-            self.reads = self.reads or name
         if func._schema.name.removeprefix("aten::").startswith(_ATTENTION):
             given, made = on_device, []
         for tensor in given:

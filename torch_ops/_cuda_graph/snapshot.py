@@ -342,16 +342,18 @@ class _Entries:
         )
 
 
-def _equal(state: Callable[[], tuple], saved: tuple) -> bool:
+def _equal(state: Callable[[], Any], saved: Any) -> bool:
     """Whether a state is as it was. Values without a truth, such as arrays that replaced numbers, and keys that are gone mean no."""
     try:
-        return state() == saved
+        return bool(state() == saved)
     except (RuntimeError, ValueError, TypeError, KeyError):
         return False
 
 
 def _same(x: Any, y: Any) -> bool:
-    return x is y or (type(x) is type(y) and not _compares_elements(x) and bool(x == y))
+    if x is y or type(x) is not type(y) or _compares_elements(x):
+        return x is y
+    return _equal(lambda: x, y)
 
 
 def _compares_elements(value: Any) -> bool:

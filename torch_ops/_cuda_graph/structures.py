@@ -82,9 +82,13 @@ class Structures:
         if storage in self._inputs:
             self.inputs.add(self._inputs[storage])
         elif (tensor := self._of_module.get(storage)) is not None:
-            self._versions.setdefault(storage, (tensor, tensor._version))
+            self.depend_on(tensor)
         elif all(_storage(x) != storage for x in self.made):
             self.problem = "its forward pass computes the edges of a graph"
+
+    def depend_on(self, tensor: Tensor) -> None:
+        """Makes the values of a tensor of the module a part of the recording."""
+        self._versions.setdefault(_storage(tensor), (tensor, tensor._version))
 
     def are_stale(self) -> bool:
         """Whether tensors of the module have changed since."""
