@@ -128,11 +128,17 @@ def times(rows: list[dict], mode: str) -> str:
     return table(header, lines) if lines else NOT_MEASURED
 
 
-def graphs(rows: list[dict]) -> str:
-    """Eager PyTorch and CUDA graphs, without and with gpuopt's kernels, what they cost, and what was not recorded.
+def graph_contender(row: dict) -> str:
+    """Who brings gpuopt's kernels: its layers for PyTorch Geometric where they were measured, and override elsewhere."""
+    return LAYERS if LAYERS in row["contenders"] else OURS
 
-    gpuopt's kernels come by its layers for PyTorch Geometric where they were measured, and by override elsewhere.
-    """
+
+def graph_ratio(row: dict) -> float | None:
+    return ratio(row, "ms", graph_contender(row))
+
+
+def graphs(rows: list[dict]) -> str:
+    """Eager PyTorch and CUDA graphs, without and with gpuopt's kernels, what they cost, and what was not recorded."""
     header = [
         "model",
         "pass",
@@ -148,10 +154,10 @@ def graphs(rows: list[dict]) -> str:
     lines = []
     for (title, name), of_dtype in grouped(rows, "graph").items():
         for dtype, row in of_dtype.items():
-            ours = LAYERS if LAYERS in row["contenders"] else OURS
+            ours = graph_contender(row)
             recorded = row["contenders"].get(ours, {}).get("graphs", [])
             reasons = dict.fromkeys(found["reason"] for found in recorded if found["reason"])
-            ratios = ratio(row, "ms", ours), ratio(row, "ms", GRAPH), ratio(row, "ms", AGAIN)
+            ratios = graph_ratio(row), ratio(row, "ms", GRAPH), ratio(row, "ms", AGAIN)
             numbers = [change(row, "ms", duration, ours), *(cell(found, ".2f") for found in ratios)]
             memory, took = ratio(row, "own_bytes", ours), sum(found["recording_ms"] or 0 for found in recorded)
             numbers += [cell(memory and 1 / memory, ".2f"), f"{took / 1e3:.1f}" if took else "-"]

@@ -22,6 +22,7 @@ MAKERS = (
     "random",
     "models",
     "layouts",
+    "graphs",
     "override",
     "ladders",
     "conv1d_paths",

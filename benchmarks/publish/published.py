@@ -76,6 +76,20 @@ _MODELS = (
     "{file}",
 )
 _LAYOUTS = ("models", "--modes", "layout", "--seconds", "0.8", "--limit", "200", "--resume", "--out", "{file}")
+_GRAPHS = (
+    "models",
+    "--modes",
+    "graph",
+    "--dtypes",
+    "bf16",
+    "--seconds",
+    "0.3",
+    "--limit",
+    "100",
+    "--resume",
+    "--out",
+    "{file}",
+)
 
 PARTS = [
     _room("elementwise"),
@@ -95,6 +109,7 @@ PARTS = [
     Part("override", "override.json", ("override", "--resume", "--out", "{file}"), 10.0),
     Part("models", "models.json", _MODELS, 25.0),
     Part("layouts", "layouts.json", _LAYOUTS, 8.0),
+    Part("graphs", "models-graph.json", _GRAPHS, 8.0),
     Part("drop_ins", "drop_ins.json", ("drop-ins", "--out", "{file}"), 2.0, resumes=False),
     *map(_ladder, LADDERS),
 ]

@@ -29,8 +29,9 @@ Tensor with_dense_rows(const Tensor& tensor, int64_t dims) {
 // The rows of two operands, or of one that is given twice. They are copied where kernels do not
 // support their strides.
 Rows rows_of(const char* op, Tensor& input, Tensor& grad, int64_t dims) {
+  const bool is_one = input.is_same(grad);
   input = with_dense_rows(input, dims);
-  grad = with_dense_rows(grad, dims);
+  grad = is_one ? input : with_dense_rows(grad, dims);
   int64_t length = 1;
   for (int64_t d = input.dim() - dims; d < input.dim(); ++d) length *= input.size(d);
   const auto set = [&](Rows& rows) {
@@ -43,7 +44,7 @@ Rows rows_of(const char* op, Tensor& input, Tensor& grad, int64_t dims) {
   Rows rows;
   if (!set(rows)) {
     input = input.contiguous();
-    grad = grad.contiguous();
+    grad = is_one ? input : grad.contiguous();
     set(rows);
   }
   TORCH_CHECK(rows.count <= kMaxIndex32, op,
