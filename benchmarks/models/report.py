@@ -159,7 +159,7 @@ def graphs(rows: list[dict]) -> str:
             reasons = dict.fromkeys(found["reason"] for found in recorded if found["reason"])
             ratios = graph_ratio(row), ratio(row, "ms", GRAPH), ratio(row, "ms", AGAIN)
             numbers = [change(row, "ms", duration, ours), *(cell(found, ".2f") for found in ratios)]
-            memory, took = ratio(row, "own_bytes", ours), sum(found["recording_ms"] or 0 for found in recorded)
+            memory, took = ratio(row, "step_bytes", ours), sum(found["recording_ms"] or 0 for found in recorded)
             numbers += [cell(memory and 1 / memory, ".2f"), f"{took / 1e3:.1f}" if took else "-"]
             lines.append([title, name, dtype, *numbers, "; ".join(reasons) or "-"])
     return table(header, lines) if lines else NOT_MEASURED

@@ -291,9 +291,9 @@ def measure(
             if mode == "graph" and name != BASELINE:
                 entry["graphs"] = recordings()[others:]
             if mode == "graph" and device == "cuda":
-                own = static_bytes(task) if step.task is task else 0
+                given = static_bytes(task) if step.task is task else 0
                 with context():
-                    entry["own_bytes"] = peak_reserved(step) - before + own
+                    entry["step_bytes"] = peak_reserved(step) - before + given
             if mode == "compiled":
                 entry["graph_breaks"] = sum(torch._dynamo.utils.counters["graph_break"].values())
             steps[name] = step, context

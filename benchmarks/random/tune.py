@@ -82,7 +82,7 @@ LAYERS = [
 
 
 # Seeds of samples that no published page reports.
-SEEDS = (620, 621, 622, 623, 624, 625)
+SEEDS = (620, 621, 622, 623, 624, 625, 626)
 
 
 def wide_groups(count: int, seed: int) -> list[Problem]:
@@ -118,6 +118,24 @@ def one_group(count: int, seed: int) -> list[Problem]:
     return list(found)
 
 
+def dense_layers(count: int, seed: int) -> list[Problem]:
+    """One group of 16 to 64 input channels, multiples of 8 as models have them: codecs, vocoders, audio classifiers."""
+    draw = random.Random(seed)
+    found: dict[Problem, None] = {}
+    while len(found) < count:
+        channels, taps = draw.choice((16, 24, 32, 32, 48, 64, 64)), draw.choice((1, 1, 3, 3, 4, 5, 7, 7, 11))
+        out_channels = draw.choice((channels, channels, 2 * channels, max(channels // 2, 16), 128, 512))
+        dilation, stride = draw.choice(((1, 1), (1, 1), (1, 1), (3, 1), (9, 1), (1, 2), (1, 4)))
+        dilation = dilation if taps > 1 else 1
+        length = int(2 ** draw.uniform(7, 16))
+        length -= length % 8 if draw.random() < 0.6 else 0
+        batch = draw.choice((1, 2, 4, 8, 16, 16, 32))
+        if 1 << 15 <= batch * max(channels, out_channels) * length <= 1 << 24 and length > dilation * taps:
+            padding = dilation * (taps - 1) // 2
+            found[Problem(batch, channels, length, taps, out_channels, stride, padding, dilation)] = None
+    return list(found)
+
+
 def short_filters(count: int, seed: int) -> list[Problem]:
     """Depthwise layers of 2 to 4 taps whose results are as long as the input, or as long as a causal one's."""
     draw = random.Random(seed)
@@ -132,7 +150,7 @@ def short_filters(count: int, seed: int) -> list[Problem]:
 
 
 def shapes(count: int) -> list[Problem]:
-    """Layers, and random problems of six classes."""
+    """Layers, and random problems of seven classes."""
     lists = [
         convolutions.sample(150, SEEDS[0])[:count],
         convolutions.sample(150, SEEDS[1], convolutions.FEW_VALUES)[:count],
@@ -140,6 +158,7 @@ def shapes(count: int) -> list[Problem]:
         wide_groups(40, SEEDS[3])[:count],
         one_group(60, SEEDS[4])[:count],
         short_filters(24, SEEDS[5])[:count],
+        dense_layers(90, SEEDS[6])[:count],
     ]
     mixed = [problem for problems in itertools.zip_longest(*lists) for problem in problems if problem]
     return list(dict.fromkeys([*LAYERS, *mixed]))
@@ -335,6 +354,11 @@ def aten_terms(p: Problem, item: int, scatter: bool) -> list[float]:
     return [1, traffic, macs / 1e9, p.groups / 10, inputs / 1e6, p.taps / 10, traffic * scatter]
 
 
+def is_aligned(p: Problem, item: int) -> bool:
+    """Whether cuDNN has its fastest kernels, as policy.h has it."""
+    return p.groups == 1 and p.channels % 8 == 0 and p.out_channels % 8 == 0 and item <= 4
+
+
 def evidence(path: Path) -> list[Measured]:
     measured = []
     for line in path.read_text().splitlines():
@@ -357,7 +381,10 @@ def evidence(path: Path) -> list[Measured]:
 
 
 def key_of(measured: Measured, path: str) -> tuple[str, str]:
-    return (ATEN[measured.row["what"]] if path == "aten" else path, measured.row["dtype"])
+    if path == "aten":
+        path = ATEN[measured.row["what"]]
+        path += "_aligned" * is_aligned(measured.problem, DTYPES[measured.row["dtype"]].itemsize)
+    return path, measured.row["dtype"]
 
 
 def fit(measured: list[Measured], steps: int = 1500) -> dict[tuple[str, str], list[float]]:

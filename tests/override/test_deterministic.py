@@ -5,6 +5,7 @@ Without a GPU the kernels of the CPU are replaced.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -27,6 +28,10 @@ PAGE = (Path(__file__).parents[2] / "docs/deterministic.md").read_text()
 
 # Operators that are deterministic in newer versions of PyTorch, which computes them.
 NEWER = {"cumsum", "max_pool3d_with_indices_backward"} if _library.torch_version() >= (2, 15) else set()
+
+
+# Named in the documentation of PyTorch 2.11, or not deterministic before it, but its kernels do not raise (an H200, CUDA 13.0).
+SILENT = {"cumsum", "reflection_pad2d_backward", "adaptive_max_pool3d_backward"}
 
 
 def each_case(*dtypes, devices=("cpu", "cuda")):
@@ -85,7 +90,9 @@ def test_pytorch_raises(case, device, dtype):
     """What the table says of torch 2.11."""
     if _library.torch_version() != (2, 11):
         pytest.skip("another version")
-    with deterministic_algorithms(), pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
+    raises = case.op not in SILENT and not case.is_silent
+    error = pytest.raises(RuntimeError, match="does not have a deterministic implementation")
+    with deterministic_algorithms(), error if raises else contextlib.nullcontext():
         case.outputs(case.leaves(device, dtype))
 
 

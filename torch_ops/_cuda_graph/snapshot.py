@@ -322,9 +322,9 @@ class _Entries:
     """What is in containers.
 
     Attributes:
-        plain: The entries of containers that are compared by ``==``.
-        names: For each of these, the attribute that has it.
-        by_identity: The entries of those that hold tensors and arrays.
+        plain: The entries of others, which are compared by ``==``.
+        names: For each of ``plain``, the attribute that has it.
+        by_identity: The entries of containers with tensors or arrays.
         long: Containers that are compared by their lengths.
     """
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "binding/dict_watch.h"
+#include "binding/watch/dict_watch.h"
 
 namespace gpuopt {
 namespace {
