@@ -25,17 +25,32 @@ namespace detail {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+// Whether cuDNN has its fastest kernels: for whole vectors of channels, which most models have.
+inline bool is_aligned(const Problem& p) {
+  return p.groups == 1 && p.from.channels % 8 == 0 && p.to.channels % 8 == 0 && item_of(p) <= 4;
+}
+
+inline const Costs& costs_of_aten(const Problem& p, Pass pass) {
+  const bool aligned = is_aligned(p);
+  switch (pass) {
+    case Pass::kForward:
+      return aligned ? costs::kAtenForwardAligned : costs::kAtenForward;
+    case Pass::kInputGradient:
+      return aligned ? costs::kAtenInputGradientAligned : costs::kAtenInputGradient;
+    case Pass::kWeightGradient:
+      break;
+  }
+  return aligned ? costs::kAtenWeightGradientAligned : costs::kAtenWeightGradient;
+}
+
 inline double cost_of_aten(const Problem& p, Pass pass) {
   if (p.from.channels * p.to.channels < kDenseWeights) return kNever;
-  const Costs& costs = pass == Pass::kForward         ? costs::kAtenForward
-                       : pass == Pass::kInputGradient ? costs::kAtenInputGradient
-                                                      : costs::kAtenWeightGradient;
   const auto outputs = static_cast<double>(outputs_of(p));
   const auto inputs =
       static_cast<double>(p.batch * p.groups * p.from.channels) * static_cast<double>(p.from.size);
   // Terms: multiply-adds, groups, inputs, taps, bytes that cuDNN transposes.
   return cost_of(
-      costs, p,
+      costs_of_aten(p, pass), p,
       {outputs * static_cast<double>(macs_per_output(p)) / 1e9, static_cast<double>(p.groups) / 10,
        inputs / 1e6, static_cast<double>(p.taps) / 10, traffic_of(p) * scatter_of(p.from)});
 }
