@@ -25,6 +25,7 @@ from torch_ops.conv1d import (  # noqa: E402
 )
 from torch_ops.dot import dot, dot_fast_atomic, dot_rows, vdot  # noqa: E402
 from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
+from torch_ops.embedding_bag import embedding_bag  # noqa: E402
 from torch_ops.graph_attention import gat_attention, graph_attention  # noqa: E402
 from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.index_select import index_select  # noqa: E402
@@ -84,6 +85,7 @@ __all__ = [
     "dot",
     "dot_fast_atomic",
     "dot_rows",
+    "embedding_bag",
     "fma",
     "gat_attention",
     "graph_attention",

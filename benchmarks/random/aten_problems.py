@@ -98,6 +98,15 @@ CALLS: dict[str, Callable] = {
     "embedding_dense_backward": lambda grad, index, rows: torch.ops.aten.embedding_dense_backward(
         grad, index, rows, -1, False
     ),
+    "_embedding_bag": lambda table, index, offsets, mode: torch.ops.aten._embedding_bag(
+        table, index, offsets, False, mode
+    ),
+    "embedding_bag_dense_backward": lambda grad, index, bag, sizes, rows, mode: (
+        torch.ops.aten._embedding_bag_dense_backward(grad, index, bag, sizes, index[:0], rows, False, mode, None)
+    ),
+    "embedding_bag_per_sample_weights_backward": lambda grad, table, index, offsets, bag: (
+        torch.ops.aten._embedding_bag_per_sample_weights_backward(grad, table, index, offsets, bag, 0)
+    ),
     "convolution backward": convolutions.autotuned(with_gradients(_conv1d)),
     "sparse mm": _sparse_mm,
     "sparse mm backward": _sparse_mm_backward,
@@ -210,6 +219,29 @@ def rows_at_an_index(draw: Draw, op: str) -> Case:
     return Case(op, op, name, DTYPE_NAMES[dtype], build, moved=functools.partial(what.moved, dtype))
 
 
+def bags(draw: Draw, op: str) -> Case:
+    """Bags of one entry to many, all of about one length, and a table whose rows they name."""
+    dtype, mode = draw.dtype(), draw.choice((0, 0, 1))
+    what = problems.rows_at_an_index(draw, dtype)
+    length = min(what.entries, draw.choice((1, draw.size(2, 64), draw.size(16, 1024))))
+    count = what.entries // length
+
+    def build(device: str, seed: int) -> tuple:
+        table, _, index, _ = what.build(dtype, device, seed)
+        m, table = Maker(device, dtype, seed + 1), table.view(len(table), -1)
+        lengths = torch.full((count,), length, device=device)
+        lengths[-1] += what.entries - length * count
+        bag = torch.arange(count, device=device).repeat_interleave(lengths, output_size=what.entries)
+        offsets, grad = torch.arange(0, length * count, length, device=device), m(count, table.shape[1])
+        return {
+            "_embedding_bag": (table, index, offsets, mode),
+            "embedding_bag_dense_backward": (grad, index, bag, lengths, len(table), mode),
+            "embedding_bag_per_sample_weights_backward": (grad, table, index, offsets, bag),
+        }[op]
+
+    return Case(op, op, f"{what.name} in bags of {length}, mode {mode}", DTYPE_NAMES[dtype], build)
+
+
 def pairs(draw: Draw, op: str) -> Case:
     """Two indices in neighbouring dimensions."""
     dtype, width = draw.dtype(), draw.choice((1, draw.size(2, 64), draw.size(16, 1024)))
@@ -298,6 +330,9 @@ ADDED: dict[str, Callable[[Draw, str], Case]] = {
             "scatter_reduce into", "embedding backward", "embedding_dense_backward",
         ),
         rows_at_an_index,
+    ),
+    **dict.fromkeys(
+        ("_embedding_bag", "embedding_bag_dense_backward", "embedding_bag_per_sample_weights_backward"), bags
     ),
     "index_put of pairs": pairs,
     "segment_reduce backward": segments_backward,

@@ -387,6 +387,23 @@ def embedding(d: Draw) -> Call:
     )
 
 
+def embedding_bag(d: Draw) -> Call:
+    """Bags of a matrix, or of a vector with an offset for each so many entries."""
+    rows, columns, _ = _table(d)
+    dtype, mode, width = d.dtype(), d.choice(("sum", "sum", "mean", "max")), d.size(1, 64)
+    padding = d.randrange(rows) if d.chance(0.3) else None
+    of = d.choice(((d.size(1, 2048),), (d.size(1, 64), d.size(1, 64))))
+    views = [d.operand((rows, columns), dtype, indexed=True), d.index(of, rows)]
+    if mode == "sum" and d.chance(0.4):
+        views.append(d.operand(of, dtype))
+
+    def call(a, w, index, value=None):
+        starts = torch.arange(0, len(index), width, device=index.device) if index.dim() == 1 else None
+        return F.embedding_bag(index, w, starts, mode=mode, per_sample_weights=value, padding_idx=padding)
+
+    return Call(f"embedding_bag, {mode}, padding {padding}, of {width}", call, views, repeatable=mode != "max")
+
+
 def embedding_dense_backward(d: Draw) -> Call:
     rows, columns, of = _table(d)
     padding, by_count = d.randrange(-1, rows), d.chance(0.1)
@@ -628,6 +645,7 @@ FAMILIES: dict[str, Callable[[Draw], Call]] = {
     "index_put": index_put,
     "index": index,
     "embedding": embedding,
+    "embedding_bag": embedding_bag,
     "embedding_dense_backward": embedding_dense_backward,
     "index_select": index_select,
     **{f"sparse {name}": _sparse(name) for name in ("mm", "addmm", "sampled_addmm")},

@@ -1,4 +1,5 @@
 """Cases of sparse products on random graphs with the sizes and skew of data sets (benchmarks/rooms/graphs.py): spmm, sddmm, attention.
+bags.py has the cases of embedding_bag.
 
 "arxiv skew 0.75 x 128" multiplies the graph by 128 features of each node. Indices are int32. The matrix has no values, except in
 "-values" cases; cuSPARSE then gets ones. A "-step" is the forward and the backward pass. gpuopt finds the transpose in its cache, and
@@ -27,6 +28,7 @@ from torch.nn import functional
 from benchmarks.harness.operands import BF16, DTYPE_NAMES, F32, Maker
 from benchmarks.harness.peers import INDUCTOR, Missing, Peer
 from benchmarks.harness.room import Call, CallTime, Case, Room
+from benchmarks.rooms import bags
 from benchmarks.rooms.cusparse import CACHED_ALG2, CACHED_ALG3, has_crowded_cells
 from benchmarks.rooms.graphs import ARXIV, CORA, ORKUT, PARTS, PRODUCTS, REDDIT, Graph, Structure, structure, uniform
 from benchmarks.rooms.index_add import rounded_once, sum_limit
@@ -219,6 +221,7 @@ def _calls() -> dict[str, Call]:
 
     return {
         **both("spmm", spmm, by_torch_sparse, reference, rounded_once),
+        **both("embedding_bag", bags.embedding_bag, bags.by_aten, bags.by_aten, rounded_once),
         **both("sddmm", sddmm, by_sampled_addmm, reference_products, rounded_once),
         **both("graph_attention", graph_attention, gathered_graph_attention, gathered_graph_attention),
         **both("gat_attention", gat_attention, gathered_gat_attention, gathered_gat_attention),
@@ -235,6 +238,8 @@ def _gathered_bytes(case) -> int:
 
 
 def _gather_peer(call, case, setting):
+    if case.call.startswith("embedding_bag"):
+        raise Missing("ATen's embedding_bag is the peer")
     if (size := _gathered_bytes(case)) > MOST_GATHERED:
         raise Missing(f"it makes tensors of {size >> 30} GiB")
     function = sddmm_or_spmm(case)
@@ -381,7 +386,7 @@ def _cases() -> list[Case]:
         for step in ("", " step"):
             what = Product(call + step, ARXIV, 32, heads=4)
             add(call + step.replace(" ", "-"), what, *[INDUCTOR_GATHERED] * (not step))
-    return list({case.title: case for case in cases}.values())
+    return list({case.title: case for case in cases}.values()) + bags.cases()
 
 
 # ---------------------------------------------------------------- call times

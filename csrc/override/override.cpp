@@ -16,6 +16,7 @@
 #include "override/deterministic/linear_maps.h"
 #include "override/deterministic/windows.h"
 #include "override/dot.h"
+#include "override/embedding_bag.h"
 #include "override/index_add.h"
 #include "override/index_select.h"
 #include "override/matmul.h"
@@ -48,24 +49,24 @@ std::vector<Entry> entries_of() {
 // Never destroyed: at exit, the dispatcher may be gone already.
 std::vector<Entry>& entries() {
   static auto& all = *new std::vector<Entry>(
-      entries_of<Sum, Mean, Amax, Amin, Mul, Nearest, NearestBackward, NearestExact,
-                 NearestExactBackward, IndexAdd, IndexAddInplace, ScatterAdd, ScatterAddInplace,
-                 ScatterReduce, ScatterReduceInplace, ScatterReduceOut, IndexPut,
-                 EmbeddingDenseBackward, IndexSelect, Cumsum, CumsumInplace, Convolution,
-                 ConvolutionBackward, Dot, Vdot, Copy, SegmentReduce, SegmentReduceBackward,
-                 SparseMm, SparseAddmm, SparseAddmmOut, SparseSampledAddmm, SparseMmReduce,
-                 SparseMmReduceBackward, NativeLayerNorm, NativeLayerNormBackward, FusedRmsNorm,
-                 FusedRmsNormBackward, NativeGroupNorm, NativeGroupNormBackward, NativeBatchNorm,
-                 LegitBatchNorm, LegitBatchNormWithoutStatistics, NativeBatchNormBackward,
-                 CudnnBatchNorm, CudnnBatchNormBackward, DenseMm, DenseMmOut, DenseBmm, DenseBmmOut,
-                 DenseAddmm, DenseAddmmOut, Reflection1d, Reflection2d, Reflection3d, Replication1d,
-                 Replication2d, Replication3d, MaxPool3d, AdaptiveMax2d, AdaptiveMax3d,
-                 FractionalMax2d, FractionalMax3d, MaxUnpool2d, MaxUnpool3d, LinearBackward,
-                 BilinearBackward, TrilinearBackward, BicubicBackward, SmoothBilinearBackward,
-                 SmoothBicubicBackward, AdaptiveAverage2dBackward, AdaptiveAverage3dBackward,
-                 AveragePool3dBackward, GridSampler2dBackward, GridSampler3dBackward,
-                 CudnnGridSamplerBackward, Put, Bincount, Histc, EmbeddingBagBackward, IndexReduce,
-                 IndexReduceInplace, MedianDim, NanmedianDim, NllLoss2d>());
+      entries_of<
+          Sum, Mean, Amax, Amin, Mul, Nearest, NearestBackward, NearestExact, NearestExactBackward,
+          IndexAdd, IndexAddInplace, ScatterAdd, ScatterAddInplace, ScatterReduce,
+          ScatterReduceInplace, ScatterReduceOut, IndexPut, EmbeddingDenseBackward, EmbeddingBag,
+          EmbeddingBagOnly, EmbeddingBagBackward, EmbeddingBagWeightsBackward, IndexSelect, Cumsum,
+          CumsumInplace, Convolution, ConvolutionBackward, Dot, Vdot, Copy, SegmentReduce,
+          SegmentReduceBackward, SparseMm, SparseAddmm, SparseAddmmOut, SparseSampledAddmm,
+          SparseMmReduce, SparseMmReduceBackward, NativeLayerNorm, NativeLayerNormBackward,
+          FusedRmsNorm, FusedRmsNormBackward, NativeGroupNorm, NativeGroupNormBackward,
+          NativeBatchNorm, LegitBatchNorm, LegitBatchNormWithoutStatistics, NativeBatchNormBackward,
+          CudnnBatchNorm, CudnnBatchNormBackward, DenseMm, DenseMmOut, DenseBmm, DenseBmmOut,
+          DenseAddmm, DenseAddmmOut, Reflection1d, Reflection2d, Reflection3d, Replication1d,
+          Replication2d, Replication3d, MaxPool3d, AdaptiveMax2d, AdaptiveMax3d, FractionalMax2d,
+          FractionalMax3d, MaxUnpool2d, MaxUnpool3d, LinearBackward, BilinearBackward,
+          TrilinearBackward, BicubicBackward, SmoothBilinearBackward, SmoothBicubicBackward,
+          AdaptiveAverage2dBackward, AdaptiveAverage3dBackward, AveragePool3dBackward,
+          GridSampler2dBackward, GridSampler3dBackward, CudnnGridSamplerBackward, Put, Bincount,
+          Histc, IndexReduce, IndexReduceInplace, MedianDim, NanmedianDim, NllLoss2d>());
   return all;
 }
 

@@ -1,5 +1,6 @@
-// segment_reduce and its gradient. ATen has no checks of offsets. It checks lengths unless the call
-// is `unsafe`, and so does the kernel here: wrong ones are passed on, and ATen raises its errors.
+// segment_reduce and its gradient. ATen has no checks of offsets. It checks
+// lengths unless the call is `unsafe`, and so does the kernel here: wrong ones are passed on, and
+// ATen raises its errors.
 #pragma once
 
 #include <ATen/ops/_segment_reduce_backward_ops.h>

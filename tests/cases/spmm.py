@@ -7,7 +7,9 @@ gathers a padded row of entries for each row of the matrix, which is differentia
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
@@ -446,6 +448,58 @@ def _transpose_reference(ptr, index, columns):
     return torch.tensor(found, dtype=torch.int64, device=ptr.device)
 
 
+# ---------------------------------------------------------------- _embedding_bag
+
+# What it returns beside the bags: tests/override/test_embedding_bag.py.
+_MODES = ("sum", "mean", "max")
+
+
+def _bag_samples(device: str, dtype: torch.dtype, matrices=tuple(calls.MATRICES)) -> Iterator[Sample]:
+    make = Maker(device, dtype)
+    for k, name in enumerate(matrices):
+        degrees, columns = calls.MATRICES[name]
+        for j, (mode, n) in enumerate(itertools.product((*_MODES, "sum"), range(4))):
+            if mode == "mean" and device == "cpu" and dtype.itemsize == 2:
+                mode = "sum"  # of a mean, ATen's kernel of the CPU rounds each addition
+            features = calls.FEATURES[(3 * k + 5 * n) % len(calls.FEATURES)]
+            if sum(degrees) * features > 60_000:
+                features = (1, 4, 3, 8)[n]
+            number = (torch.int32, torch.int64)[(k + j) % 2]
+            given = calls.matrix(device, degrees, columns, dtype=number, transposed=False, seed=k)
+            value = make(sum(degrees)) if j >= 12 else None
+            more = {"reduce": mode, "last": n % 2 == 0, "padding": (-1, columns // 2)[j % 2]}
+            weight = make(columns, features + n % 3)[:, :features]
+            yield calls.spmm_sample(f"{name}, {features} {mode}", weight, value, {**given, **more}, sanitize=n == 0)
+
+
+def _bag_call(sample: Sample) -> Sample:
+    (weight, value), given = (*sample.args, None)[:2], sample.kwargs
+    offsets = given["ptr"] if given["last"] else given["ptr"][:-1]
+    mode = _MODES.index(given["reduce"])
+    args = (weight, given["index"], offsets, value, mode, given["last"], given["padding"])
+    return replace(sample, args=args, kwargs={})
+
+
+def _bag(*operands, **given) -> torch.Tensor:
+    return OPS._embedding_bag.default(*_bag_call(Sample("", operands, given)).args)[0]
+
+
+def _aten_bag(*operands, **given) -> torch.Tensor:
+    weight, index, offsets, value, mode, *rest = _bag_call(Sample("", operands, given)).args
+    return torch.ops.aten._embedding_bag_forward_only(weight, index, offsets, False, mode, False, value, *rest)[0]
+
+
+def _without_padding(function):
+    """A function of a matrix without the entries that do not count."""
+
+    def call(weight, value=None, *, ptr, index, padding, reduce, **rest):
+        counts = index != padding
+        begin = torch.nn.functional.pad(counts.cumsum(0), (1, 0))[ptr.long()]
+        return function(weight, None if value is None else value[counts], ptr=begin, index=index[counts], reduce=reduce)
+
+    return call
+
+
 # Operands that a kernel can't read are copied. Long rows need a result for each of their pieces.
 _shared = {"elementwise": False, "workspace": workspace_of(8)}
 _public = functools.partial(OpCase, dtypes=FLOATS, grad_dtypes=FLOATS, saves_inputs=True, cancels=4, **_shared)
@@ -475,6 +529,14 @@ CASES = [
         name="_spmm_selected", op=_spmm_selected, overload=OPS._spmm_selected.default, aten=_rounded(_selected_reference),
         reference=_selected_reference, samples=functools.partial(_selected_samples, calls.spmm_samples),
         few=functools.partial(_selected_samples, calls.spmm_few), bound=_selected_bound, as_accurate=False, **_spmm_calls,
+    ),
+    _internal(
+        name="_embedding_bag", op=_bag, overload=OPS._embedding_bag.default, arguments=_bag_call, aten=_aten_bag, dtypes=FLOATS,
+        reference=_without_padding(reference), samples=_bag_samples,
+        few=functools.partial(_bag_samples, matrices=("mixed", "one row")),
+        bound=lambda device, dtype, result, *operands, **given: _without_padding(functools.partial(bound, device, dtype, result))(
+            *operands, **given
+        ),
     ),
     _internal(
         name="_transpose", op=_transpose, overload=OPS._transpose.default,

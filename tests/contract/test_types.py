@@ -53,6 +53,13 @@ CALLS = {
     "dot": {"input": _VECTOR, "tensor": _VECTOR, "out": torch.empty(())},
     "dot_fast_atomic": {"input": _VECTOR, "tensor": _VECTOR},
     "dot_rows": {"input": _MATRIX, "tensor": _MATRIX},
+    "embedding_bag": {
+        "input": _INDEX,
+        "weight": _MATRIX,
+        "offsets": _INDEX[:1] * 0,
+        "mode": "sum",
+        "per_sample_weights": torch.ones(len(_INDEX)),
+    },
     "fma": {"a": _MATRIX, "b": _MATRIX, "c": _MATRIX},
     "gat_attention": {
         "input": _HEADS,

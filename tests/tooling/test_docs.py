@@ -161,7 +161,7 @@ ROOM_TESTS = {"test_use", "test_accuracy", "test_cuda", "test_large", "test_rand
 TOPICS = {
     "conv1d": {"test_choice", "test_convolve", "test_corners", "test_image", "test_modules", "test_transposed"},
     "norm": {"test_channels", "test_fused", "test_modules"},
-    "spmm": {"test_csr", "test_structures", "test_tracing"},
+    "spmm": {"test_csr", "test_embedding_bag", "test_structures", "test_tracing"},
     "triangle_count": {"test_distributed"},
 }
 

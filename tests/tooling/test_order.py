@@ -31,7 +31,7 @@ TORCH_OPS = (
         "scatter", "segment", "selective_scan",
     },
     {"_cuda_graph", "sparse", "transpose", "upsample"},
-    {"nn", "spmm", "triangle_count"},
+    {"embedding_bag", "nn", "spmm", "triangle_count"},
     {"graph_attention"},
     {"compat", "distributed", "layout", "trial"},
 )  # fmt: skip

@@ -100,33 +100,6 @@ struct Histc {
   }
 };
 
-// Maxima of bags. `maximum` has the row that each value is from, or -1.
-struct EmbeddingBagBackward {
-  using Aten = at::_ops::_embedding_bag_dense_backward;
-  static constexpr Operator kOperator = operator_named("_embedding_bag_dense_backward");
-  static constexpr int64_t kMax = 2;
-
-  static Reason decide(const Tensor& grad, const Tensor&, const Tensor&, const Tensor&,
-                       const Tensor& maximum, const c10::SymInt& rows, bool, int64_t mode,
-                       const TensorOption&, int64_t) {
-    if (mode != kMax) return Reason::kAtenIsFaster;
-    const Reason known = decide_floats(grad);
-    if (known != Reason::kTaken) return known;
-    return taken_if(is_plain(grad) && grad.dim() == 2 && is_plain(maximum) && is_index(maximum) &&
-                    maximum.sizes() == grad.sizes() && on_device_of(grad, {maximum}) &&
-                    rows.expect_int() > 0);
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& grad, const Tensor&, const Tensor&,
-                    const Tensor&, const Tensor& maximum, const c10::SymInt& rows, bool, int64_t,
-                    const TensorOption&, int64_t) {
-    const int64_t features = grad.size(1);
-    const Tensor index = maximum.to(at::kLong).clamp_min(0).mul_(features);
-    index.add_(at::arange(features, index.options()));
-    const Tensor values = grad.masked_fill(maximum.lt(0), 0);
-    return sums_at(key, rows.expect_int() * features, index, values).view({-1, features});
-  }
-};
-
 // ---------------------------------------------------------------- index_reduce
 
 struct IndexReduce {

@@ -1,8 +1,11 @@
 // The CUDA kernels of sparse products: describe tensors as problems, and launch their plans.
 #include <ATen/ATen.h>
 
+#include <array>
+
 #include "binding/unfilled.h"
 #include "spmm/binding/spmm_launch.h"
+#include "spmm/spmm_bags.h"
 
 namespace gpuopt::spmm {
 namespace {
@@ -109,7 +112,50 @@ Tensor sddmm_cuda(const Sddmm& op) {
   return result;
 }
 
+EmbeddingBag::Result bags_cuda(const EmbeddingBag& op) {
+  const char* name = name_of<EmbeddingBag>();
+  check_memory(name, {{"weight", op.weight}, {"index", op.index}, {"offsets", op.offsets}});
+  const c10::cuda::CUDAGuard guard(op.weight.device());
+  const RowsOperand table(op.weight, 0);
+  const Tensor index = op.index.contiguous(), offsets = op.offsets.contiguous();
+  const Tensor value = contiguous(op.value);
+  check_memory(name, {{"value", value}});
+  const auto numbers = index.options();
+  BagProblem problem;
+  problem.bag = static_cast<Bag>(op.mode);
+  problem.dtype = to_dtype(name, op.weight.scalar_type());
+  problem.is_long = index.scalar_type() == at::kLong;
+  problem.bags = known(op.bags());
+  problem.entries = index.numel();
+  problem.table_rows = op.weight.size(0);
+  problem.features = op.weight.size(1);
+  problem.padding = op.padding_idx;
+  const std::array<int64_t, 2> sizes{problem.bags, problem.features};
+  const Tensor out = unfilled(sizes, op.weight.options());
+  const Tensor bag_of = unfilled(index.sizes(), numbers), size = unfilled(offsets.sizes(), numbers);
+  const Tensor winner =
+      problem.bag == Bag::kMax ? unfilled(sizes, numbers) : at::empty({0}, numbers);
+  if (out.numel() == 0 || problem.entries == 0) {
+    return {out.zero_(), bag_of.zero_(), size.zero_(), winner.fill_(-1)};
+  }
+  TORCH_CHECK(is_supported(problem), name,
+              ": weight and offsets must have sizes that kernels support: expected 1 to 2^32 rows "
+              "and less than 2^36 results, got ",
+              problem.table_rows, " rows and ", problem.bags, " bags");
+  problem.offset = data_of(offsets);
+  problem.index = data_of(index);
+  problem.value = data_of(value);
+  problem.table = table.rows;
+  problem.out = out.mutable_data_ptr();
+  problem.bag_of = bag_of.mutable_data_ptr();
+  problem.size = size.mutable_data_ptr();
+  problem.winner = winner.numel() > 0 ? winner.mutable_data_ptr() : nullptr;
+  check_launch(name, launch(plan(problem, current_device()), c10::cuda::getCurrentCUDAStream()));
+  return {out, bag_of, size, winner};
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
+  impl<EmbeddingBag, bags_cuda>(m);
   impl<Spmm, dense_cuda<Spmm>>(m);
   impl<SpmmWide, dense_cuda<SpmmWide>>(m);
   impl<SpmmArg, arg_cuda>(m);

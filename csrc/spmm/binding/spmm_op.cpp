@@ -10,7 +10,9 @@
 namespace gpuopt::spmm {
 namespace {
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<Spmm, SpmmWide, SpmmArg, SpmmSelected, Sddmm>(m); }
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  define<Spmm, SpmmWide, SpmmArg, SpmmSelected, Sddmm, EmbeddingBag>(m);
+}
 
 const RegisterLadder ladder(
     kLadder, "spmm(Tensor ptr, Tensor index, Tensor? value, Tensor dense, int step) -> Tensor");
@@ -112,7 +114,14 @@ Tensor sddmm_cpu(const Sddmm& call) {
   return at::empty_like(result).index_copy_(0, call.entry->to(at::kLong), result);
 }
 
+EmbeddingBag::Result bags_cpu(const EmbeddingBag& call) {
+  return at::_embedding_bag(call.weight, call.index.contiguous(), call.offsets.contiguous(), false,
+                            call.mode, false, call.value, call.include_last_offset,
+                            call.padding_idx);
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
+  impl<EmbeddingBag, bags_cpu>(m);
   impl<Spmm, spmm_cpu>(m);
   impl<SpmmWide, wide_cpu>(m);
   impl<SpmmArg, extremum>(m);
@@ -142,7 +151,17 @@ Tensor sddmm_meta(const Sddmm& call) {
   return at::empty_symint(sizes, call.a.options());
 }
 
+EmbeddingBag::Result bags_meta(const EmbeddingBag& call) {
+  const at::SymDimVector sizes{call.bags(), call.weight.sym_size(1)};
+  const auto numbers = call.index.options();
+  const Tensor winner = call.mode == 2 ? at::empty_symint(sizes, numbers) : at::empty({0}, numbers);
+  return {at::empty_symint(sizes, call.weight.options()),
+          at::empty_symint(call.index.sym_sizes(), numbers),
+          at::empty_symint(call.offsets.sym_sizes(), numbers), winner};
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
+  impl<EmbeddingBag, bags_meta>(m);
   impl<Spmm, spmm_meta<Spmm>>(m);
   impl<SpmmWide, spmm_meta<SpmmWide>>(m);
   impl<SpmmArg, arg_meta>(m);

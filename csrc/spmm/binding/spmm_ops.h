@@ -85,4 +85,22 @@ struct Transpose {
   SymInt columns;
 };
 
+// Reductions of bags of rows, as at::_embedding_bag: the reductions, the bag of each entry, the
+// number of entries of each bag that count, and of maxima the index that each is from. `mode` is
+// 0 for sums, 1 for means, 2 for maxima. The first bag begins at 0, and the last one ends with the
+// entries, whatever the offsets are. Callers check the operands.
+struct EmbeddingBag {
+  using Result = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+  static constexpr std::string_view kSchema =
+      "_embedding_bag(Tensor weight, Tensor index, Tensor offsets, Tensor? value, int mode, "
+      "bool include_last_offset, int padding_idx) -> (Tensor, Tensor, Tensor, Tensor)";
+  const Tensor &weight, &index, &offsets;
+  const TensorOption& value;
+  int64_t mode;
+  bool include_last_offset;
+  int64_t padding_idx;
+
+  SymInt bags() const { return offsets.sym_size(0) - (include_last_offset ? 1 : 0); }
+};
+
 }  // namespace gpuopt::spmm

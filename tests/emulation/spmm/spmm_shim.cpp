@@ -3,6 +3,7 @@
 #include "graph_attention/graph_attention.h"
 #include "rows/rows.h"
 #include "spmm/spmm.h"
+#include "spmm/spmm_bags.h"
 #include "spmm/spmm_transpose.h"
 
 namespace gpuopt::index_sort {
@@ -144,6 +145,30 @@ extern "C" int spmm_attention_gradient(const int64_t* fields, double factor) {
   PoisonedWorkspace workspace(0x7e);
   const cudaError_t error = launch(plan_gradient(problem, in.tuning()), workspace, nullptr);
   return error == cudaSuccess && workspace.intact() ? 0 : -1;
+}
+
+extern "C" int spmm_bags(const int64_t* fields) {
+  Fields in{fields};
+  BagProblem problem;
+  problem.bag = static_cast<Bag>(in.number());
+  problem.dtype = static_cast<DType>(in.number());
+  problem.is_long = in.number() != 0;
+  problem.bags = in.number();
+  problem.entries = in.number();
+  problem.table_rows = in.number();
+  problem.features = in.number();
+  problem.padding = in.number();
+  problem.offset = in.pointer();
+  problem.index = in.pointer();
+  problem.value = in.pointer();
+  problem.table = in.rows();
+  problem.out = in.pointer();
+  problem.bag_of = in.pointer();
+  problem.size = in.pointer();
+  problem.winner = in.pointer();
+  const BagPlan planned = plan(problem, kDevice);
+  if (launch(planned, nullptr) != cudaSuccess) return -1;
+  return static_cast<int>(planned.args.team) + (planned.access == Access::kVector ? 0 : 64);
 }
 
 // Makes a transpose, or with `state` makes it again if the matrix has changed.
