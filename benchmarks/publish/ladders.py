@@ -3,6 +3,7 @@
 Each generated part of a page is enclosed by two comments; text outside of them is written by hand. Ideas come from the built library, so build it first after changing them.
 """
 
+import difflib
 import functools
 import re
 import textwrap
@@ -17,8 +18,10 @@ from benchmarks.publish.page import filled
 
 ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
-# The generated parts of a page that are not steps.
+# Generated parts of a page that are not steps.
 HEAD, TABLE = "head", "table"
+PRODUCTION = "production"
+LEAST_COMMON = 0.4  # as a share of the lines of two steps
 COLUMNS = 132  # of text; rows of tables and code are longer
 
 
@@ -141,16 +144,41 @@ def _measured(number: int, name: str, result: dict) -> list[str]:
     return lines
 
 
-def _step(op: str, step, result: dict | None) -> str:
+def _differs(op: str, step, before) -> str | None:
+    """The code of a step beside that of the step below it, folded up. None where they have little in common."""
+    if before is None or step.name == PRODUCTION:
+        return None
+    old = re.sub(rf"\b{before.name}\b", step.name, code_of(op, before.name)).splitlines()
+    new = code_of(op, step.name).splitlines()
+    if difflib.SequenceMatcher(None, old, new, autojunk=False).ratio() < LEAST_COMMON:
+        return None
+    lines = list(difflib.unified_diff(old, new, lineterm="", n=len(old)))[3:]
+    title = f"<summary>What differs from {before.name}</summary>"
+    return "\n".join(["<details>", title, "", "```diff", *lines, "```", "", "</details>"])
+
+
+def _step(op: str, step, result: dict | None, before=None) -> str:
     heading = f"## {step.number}. {step.name}\n\n"
-    if step.name == "production":
+    if step.name == PRODUCTION:
         linked = re.sub(r"csrc/\S+\.md", lambda file: f"[{file[0]}](../../{file[0]})", step.idea)
         return heading + _wrapped(f"The production operator: {linked}.")
     capital = step.idea.split()[0].isalpha()  # not f32 or 16
     text = heading + _wrapped(f"{step.idea[0].upper() if capital else step.idea[0]}{step.idea[1:]}.")
     text += f"\n\n```cuda\n{code_of(op, step.name)}\n```"
     measured = _measured(step.number, step.name, result) if result else []
-    return "\n\n".join([text, "\n".join(measured)] if measured else [text])
+    return "\n\n".join(filter(None, [text, _differs(op, step, before), "\n".join(measured)]))
+
+
+def _exercise(op: str) -> str:
+    """The exercise of a ladder. ``torch_ops.ladder.compare`` checks it."""
+    from torch_ops.ladder.problems import PROBLEMS
+
+    return (
+        f"## Exercise\n\n{_wrapped(PROBLEMS[op].exercise)}\n\n```sh\n"
+        f"python -m torch_ops.ladder start {op} > my_kernel.cu    # a file to begin with\n"
+        f"python -m torch_ops.ladder compare {op} my_kernel.cu\n```\n\n"
+        "The idea of each step is what to change next. [Practise](../practise.md) explains the check."
+    )
 
 
 def page_of(op: str, old: str | None, result: dict | None) -> str:
@@ -158,7 +186,9 @@ def page_of(op: str, old: str | None, result: dict | None) -> str:
     from torch_ops import ladder
 
     parts = {HEAD: _head(op), TABLE: _table(op, result)}
-    parts |= {step.name: _step(op, step, result) for step in ladder.steps(op)}
+    steps = ladder.steps(op)
+    parts |= {step.name: _step(op, step, result, before) for before, step in zip([None, *steps], steps)}
+    parts["exercise"] = _exercise(op)
     return filled(f"docs/ladder/{op}.md", parts, old)
 
 

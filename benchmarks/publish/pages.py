@@ -28,6 +28,7 @@ MAKERS = (
     "conv1d_paths",
     "partitioned",
     "distributed",
+    "practise",
 )
 
 

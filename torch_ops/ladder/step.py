@@ -1,18 +1,4 @@
-"""Optimisation ladders: every classic version of a kernel, from the first idea that works to the production operator.
-
-A step of a ladder adds one idea to the step below it, and is short enough to be read. docs/ladder shows the code and the time of each
-step. The steps of an operator are registered as ``torch.ops.gpuopt_ladder.<op>(..., step)``. They run on CUDA tensors only and have
-no gradients::
-
-    import torch
-    from torch_ops import ladder
-
-    x = torch.rand(2**28, device="cuda")
-    for step in ladder.steps("reduce_sum"):
-        print(step.number, step.name, ladder.run("reduce_sum", step.name, x))
-
-Steps accept tensors of any size. :func:`run` lists the dtypes and layouts.
-"""
+"""The steps of the ladders."""
 
 from __future__ import annotations
 

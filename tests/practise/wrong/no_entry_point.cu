@@ -1,0 +1,5 @@
+// The function has another name than the ladder.
+cudaError_t sum(const float* in, int64_t size, float* out, void* allocate(size_t bytes),
+                cudaStream_t stream) {
+  return cudaMemsetAsync(out, 0, 4, stream);
+}
