@@ -28,7 +28,7 @@ help:
 	@echo "make ladder         measure every step of the optimisation ladders (needs a GPU)"
 	@echo "make build          set up and build the library for this machine's GPUs, or for 9.0 without one"
 	@echo "make format         format the C++, CUDA and Python sources"
-	@echo "make check          check format, lint and prose of all sources"
+	@echo "make check          check format, lint, types and prose of all sources"
 	@echo "make sanitize       run the tests marked sanitize under compute-sanitizer (needs a GPU)"
 	@echo "make docs           build the documentation site in build/docs"
 	@echo "make wheel          make the wheel for every torch and GPU (23 minutes of one core)"

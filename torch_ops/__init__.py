@@ -13,8 +13,7 @@ from torch_ops import compat as compat  # noqa: E402
 from torch_ops import ladder as ladder  # noqa: E402
 from torch_ops import nn as nn  # noqa: E402
 from torch_ops import ops as ops  # noqa: E402
-from torch_ops._cuda_graph import cuda_graph, cuda_graph_report  # noqa: E402
-from torch_ops.conv1d import (  # noqa: E402
+from torch_ops._conv1d import (  # noqa: E402
     causal_conv1d,
     causal_conv1d_update,
     conv1d,
@@ -23,15 +22,15 @@ from torch_ops.conv1d import (  # noqa: E402
     conv_transpose1d,
     convolve,
 )
-from torch_ops.dot import dot, dot_fast_atomic, dot_rows, vdot  # noqa: E402
-from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
-from torch_ops.embedding_bag import embedding_bag  # noqa: E402
-from torch_ops.graph_attention import gat_attention, graph_attention  # noqa: E402
-from torch_ops.index_add import index_add, index_add_  # noqa: E402
-from torch_ops.index_select import index_select  # noqa: E402
-from torch_ops.layout import convert  # noqa: E402
-from torch_ops.matmul import matmul  # noqa: E402
-from torch_ops.norm import (  # noqa: E402
+from torch_ops._cuda_graph import cuda_graph, cuda_graph_report  # noqa: E402
+from torch_ops._dot import dot, dot_fast_atomic, dot_rows, vdot  # noqa: E402
+from torch_ops._elementwise import axpy, fma, mul, mul_  # noqa: E402
+from torch_ops._embedding_bag import embedding_bag  # noqa: E402
+from torch_ops._graph_attention import gat_attention, graph_attention  # noqa: E402
+from torch_ops._index_add import index_add, index_add_  # noqa: E402
+from torch_ops._index_select import index_select  # noqa: E402
+from torch_ops._matmul import matmul  # noqa: E402
+from torch_ops._norm import (  # noqa: E402
     add_layer_norm,
     add_rms_norm,
     batch_norm,
@@ -40,28 +39,30 @@ from torch_ops.norm import (  # noqa: E402
     layer_norm,
     rms_norm,
 )
-from torch_ops.override import override, override_report  # noqa: E402
-from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
-from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
-from torch_ops.scatter import scatter_reduce, scatter_softmax  # noqa: E402
-from torch_ops.segment import (  # noqa: E402
+from torch_ops._override import override, override_report  # noqa: E402
+from torch_ops._reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
+from torch_ops._scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
+from torch_ops._scatter import scatter, scatter_softmax  # noqa: E402
+from torch_ops._scatter import scatter_reduce as scatter_reduce  # noqa: E402
+from torch_ops._segment import (  # noqa: E402
     group_by,
     segment_expand,
     segment_reduce,
     segment_softmax,
 )
-from torch_ops.selective_scan import selective_scan, selective_scan_update  # noqa: E402
-from torch_ops.sparse import CSR  # noqa: E402
-from torch_ops.spmm import sddmm, spmm  # noqa: E402
-from torch_ops.transpose import transpose2d  # noqa: E402
-from torch_ops.trial import trial  # noqa: E402
-from torch_ops.triangle_count import clustering_coefficients, triangle_count  # noqa: E402
-from torch_ops.upsample import (  # noqa: E402
+from torch_ops._selective_scan import selective_scan, selective_scan_update  # noqa: E402
+from torch_ops._spmm import sddmm, spmm  # noqa: E402
+from torch_ops._transpose import transpose2d  # noqa: E402
+from torch_ops._triangle_count import clustering_coefficients, triangle_count  # noqa: E402
+from torch_ops._upsample import (  # noqa: E402
     upsample_nearest2d,
     upsample_nearest2d_backward,
     upsample_nearest_exact2d,
     upsample_nearest_exact2d_backward,
 )
+from torch_ops.layout import convert  # noqa: E402
+from torch_ops.sparse import CSR  # noqa: E402
+from torch_ops.trial import trial  # noqa: E402
 
 __all__ = [
     "CSR",
@@ -107,7 +108,7 @@ __all__ = [
     "reduce_min",
     "reduce_sum",
     "rms_norm",
-    "scatter_reduce",
+    "scatter",
     "scatter_softmax",
     "sddmm",
     "segment_expand",
@@ -125,4 +126,4 @@ __all__ = [
     "upsample_nearest_exact2d_backward",
     "vdot",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"

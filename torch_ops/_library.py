@@ -59,7 +59,7 @@ def misfit() -> str | None:
             f"gpuopt's kernels are for CUDA {cuda}, but torch {torch.__version__} is CPU-only;"
             f" install a torch with CUDA, or {_from_source()}"
         )
-    if cuda and cuda.split(".")[0] != torch.version.cuda.split(".")[0]:
+    if cuda and cuda.split(".")[0] != str(torch.version.cuda).split(".")[0]:
         return (
             f"gpuopt's kernels are for CUDA {cuda}, but torch {torch.__version__} uses CUDA {torch.version.cuda};"
             f" install a torch for CUDA {cuda.split('.')[0]}, or {_from_source()}"

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 
 __all__ = ["Keeper", "is_eager", "keeper", "keeping"]
 
@@ -23,7 +24,7 @@ def is_eager() -> bool:
         torch.compiler.is_compiling()
         or torch.jit.is_tracing()
         or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or _functorch.peek_interpreter_stack() is not None
         or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
     )
 

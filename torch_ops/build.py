@@ -20,7 +20,7 @@ from pathlib import Path
 from torch_ops import _library
 
 
-def compile_bindings(folder: Path) -> Path:
+def _compile_bindings(folder: Path) -> Path:
     """Compiles the bindings in `folder`.
 
     Returns:
@@ -85,7 +85,7 @@ def main(reason: str | None = None) -> int:
     print("gpuopt: compiling the bindings (one to three minutes)", flush=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         try:
-            library = compile_bindings(Path(folder))
+            library = _compile_bindings(Path(folder))
         except RuntimeError as error:  # BuildError is one; its module is imported only on use
             print(f"gpuopt: {error}", file=sys.stderr)
             return 1

@@ -17,7 +17,7 @@ from torch_ops import _library
 Capability = tuple[int, int]
 
 
-def has_image(arch: str, gpu: Capability) -> bool:
+def _has_image(arch: str, gpu: Capability) -> bool:
     """Whether code that was compiled for an architecture runs on a GPU.
 
     Args:
@@ -36,7 +36,7 @@ def has_image(arch: str, gpu: Capability) -> bool:
     return gpu >= built if forward else gpu[0] == built[0] and gpu >= built
 
 
-def gpus() -> dict[str, tuple[str, Capability]]:
+def _gpus() -> dict[str, tuple[str, Capability]]:
     """The name and the compute capability of every GPU that torch sees, by device."""
     import torch
 
@@ -47,7 +47,7 @@ def gpus() -> dict[str, tuple[str, Capability]]:
     }
 
 
-def driver_cuda() -> tuple[int, int] | None:
+def _driver_cuda() -> tuple[int, int] | None:
     """The newest CUDA version that this machine's driver supports; None if there is no driver."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -59,9 +59,9 @@ def driver_cuda() -> tuple[int, int] | None:
     return version.value // 1000, version.value % 1000 // 10
 
 
-def driver_problem() -> str | None:
+def _driver_problem() -> str | None:
     """Why the driver is too old for the kernels; None if it is not. A driver supports every minor version of its major CUDA version."""
-    driver, cuda = driver_cuda(), _library.kernel_cuda()
+    driver, cuda = _driver_cuda(), _library.kernel_cuda()
     if driver is None or cuda is None or driver[0] >= int(cuda.split(".")[0]):
         return None
     return (
@@ -70,7 +70,7 @@ def driver_problem() -> str | None:
     )
 
 
-def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
+def _report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
     """Collects what this module prints.
 
     Args:
@@ -95,20 +95,20 @@ def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
         rows.append(("", f"nvcc {facts['nvcc']}, for compute capability {', '.join(facts['architectures'])}"))
     elif path.exists():
         rows.append(("kernels", "none: a library for the CPU"))
-    if driver := driver_cuda():
+    if driver := _driver_cuda():
         rows.append(("driver", f"serves CUDA {driver[0]}.{driver[1]}"))
 
     runs, stops = ["cpu (through ATen)"], []
-    present = gpus()
+    present = _gpus()
     for device, (name, gpu) in present.items():
         rows.append(("GPU", f"{device} {name}, compute capability {gpu[0]}.{gpu[1]}"))
-        if any(has_image(arch, gpu) for arch in facts.get("architectures", [])):
+        if any(_has_image(arch, gpu) for arch in facts.get("architectures", [])):
             runs.append(device)
         elif _library.kernel_cuda():
             mend = f"build it from its source with TORCH_CUDA_ARCH_LIST={gpu[0]}.{gpu[1]}"
             stops.append(f"{device}: the library has no kernels for it; {mend}")
     if not present:
-        stops.append(driver_problem() or "GPU kernels: torch sees no GPU here")
+        stops.append(_driver_problem() or "GPU kernels: torch sees no GPU here")
     if not _library.kernel_cuda():
         stops.append("GPU kernels: the library was built without nvcc")
 
@@ -119,7 +119,7 @@ def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
 
 def main(reason: str | None = None) -> int:
     """Prints the report and returns the exit status. `reason` is why importing torch_ops failed, if it did."""
-    rows, runs = report(reason)
+    rows, runs = _report(reason)
     for name, value in rows:
         print(f"{name:14} {value}")
     return 0 if runs else 1

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from torch_ops.conv1d import conv1d, conv_transpose1d
-from torch_ops.norm import layer_norm, rms_norm
-from torch_ops.upsample import upsample_nearest2d, upsample_nearest_exact2d
+from torch_ops._conv1d import conv1d, conv_transpose1d
+from torch_ops._norm import layer_norm, rms_norm
+from torch_ops._upsample import upsample_nearest2d, upsample_nearest_exact2d
 
 __all__ = ["Conv1d", "ConvTranspose1d", "LayerNorm", "RMSNorm", "Upsample", "UpsampleNearest2d"]
 
@@ -29,7 +29,7 @@ class Conv1d(torch.nn.Conv1d):
     """
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        padding = self.padding
+        padding: Any = self.padding
         if self.padding_mode != "zeros":
             input = functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = 0
@@ -49,11 +49,13 @@ class ConvTranspose1d(torch.nn.ConvTranspose1d):
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         if self.padding_mode != "zeros":
             raise ValueError(f"ConvTranspose1d: expected padding_mode 'zeros', got {self.padding_mode!r}")
+        padding: Any = self.padding
+        given: dict[str, Any] = {"stride": self.stride, "padding": padding, "kernel_size": self.kernel_size}
         output_padding = self._output_padding(
-            input, output_size, self.stride, self.padding, self.kernel_size, 1, self.dilation
+            input, output_size, **given, num_spatial_dims=1, dilation=list(self.dilation)
         )
         return conv_transpose1d(
-            input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
+            input, self.weight, self.bias, self.stride, padding, output_padding, self.groups, self.dilation
         )
 
 
@@ -120,7 +122,8 @@ class UpsampleNearest2d(torch.nn.Upsample):
         # torch.fx does not know the number of dimensions: the operator checks it.
         dims = 2 if isinstance(input, torch.fx.Proxy) else input.dim() - 2
         self._check_arguments(dims)
-        size, factors = self.size, self.scale_factor
+        size: Any = self.size
+        factors: Any = self.scale_factor
         if self.recompute_scale_factor:
             each = factors if isinstance(factors, (list, tuple)) else [factors] * dims
             size, factors = [torch.sym_int(input.shape[2 + d] * each[d]) for d in range(dims)], None

@@ -14,9 +14,9 @@ import torch.distributed as dist
 
 import torch_ops.distributed
 from benchmarks.harness.ranks import Clock
+from torch_ops.distributed._partition import Partition
 from torch_ops.distributed._peers import Peers
-from torch_ops.distributed.partition import Partition
-from torch_ops.distributed.triangle_count import Steps
+from torch_ops.distributed._triangle_count import Steps
 
 # The graph is the same for every number of ranks: piece k of the entries has seed k.
 PIECES = 64

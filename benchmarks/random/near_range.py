@@ -116,7 +116,7 @@ def by_name(family: str, seed: int, device: str) -> Drawn:
 GROUPS: dict[str, Callable] = {
     **{name: getattr(torch_scatter, name) for name in ("scatter_mean", "scatter_std", "scatter_logsumexp")},
     "scatter_log_softmax": torch_scatter.scatter_log_softmax,
-    "scatter_reduce mean": functools.partial(torch_ops.scatter_reduce, reduce="mean"),
+    "scatter mean": functools.partial(torch_ops.scatter, reduce="mean"),
     "segment_csr mean": functools.partial(torch_scatter.segment_csr, reduce="mean"),
     "segment_reduce mean": functools.partial(torch_ops.segment_reduce, reduce="mean"),
     "segment_softmax": torch_ops.segment_softmax,

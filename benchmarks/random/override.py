@@ -27,7 +27,7 @@ from benchmarks.random.calls import FAMILIES, Arithmetic, Call
 from benchmarks.random.processes import Mode
 from benchmarks.random.runs import Checks, Gradient, Run, compared
 from benchmarks.random.views import Draw
-from torch_ops.override import Report
+from torch_ops._override import Report
 
 PLAIN, WIDE, ABSOLUTE = Arithmetic(), Arithmetic(wide=True), Arithmetic(wide=True, absolute=True)
 # ATen's messages for a dtype without a kernel.

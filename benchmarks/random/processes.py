@@ -17,7 +17,7 @@ import torch
 import torch_ops
 from benchmarks.random.fuzz import parse
 from benchmarks.random.runs import is_fatal
-from torch_ops.override import Report
+from torch_ops._override import Report
 
 
 @dataclasses.dataclass(frozen=True)

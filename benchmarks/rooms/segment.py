@@ -23,6 +23,7 @@ from benchmarks.rooms.index_add import rounded_once, sum_limit
 from benchmarks.rooms.spmm import in_float64, with_gradients
 
 I64 = torch.int64
+OF_PYTORCH = {"max": "amax", "min": "amin"}  # the words of cases
 
 # ---------------------------------------------------------------- calls
 
@@ -30,7 +31,7 @@ I64 = torch.int64
 def segment_reduce(data, offsets, reduce):
     import torch_ops
 
-    return torch_ops.segment_reduce(data, offsets, reduce)
+    return torch_ops.segment_reduce(data, offsets, OF_PYTORCH.get(reduce, reduce))
 
 
 def aten_segment_reduce(data, offsets, reduce):
@@ -60,7 +61,7 @@ def aten_segment_softmax(src, offsets):
 def scatter_reduce(src, index, bins, reduce):
     import torch_ops
 
-    return torch_ops.scatter_reduce(src, index, 0, bins, reduce)
+    return torch_ops.scatter(src, index, 0, bins, OF_PYTORCH.get(reduce, reduce))
 
 
 def aten_scatter_reduce(src, index, bins, reduce):
@@ -68,8 +69,7 @@ def aten_scatter_reduce(src, index, bins, reduce):
     at = index.long().view(-1, *[1] * (src.dim() - 1)).expand_as(src)
     if reduce == "sum":
         return out.scatter_add_(0, at, src)
-    aten = {"max": "amax", "min": "amin"}.get(reduce, reduce)
-    return out.scatter_reduce_(0, at, src, aten, include_self=False)
+    return out.scatter_reduce_(0, at, src, OF_PYTORCH.get(reduce, reduce), include_self=False)
 
 
 def index_select(rows, index):

@@ -59,7 +59,8 @@ def spmm(*args):
     import torch_ops
 
     a, (value, dense, reduce) = split(args)
-    return torch_ops.spmm(matrix(a, dense.shape[-2 if value is None or value.dim() == 1 else -3], value), dense, reduce)
+    columns = dense.shape[-2 if value is None or value.dim() == 1 else -3]
+    return torch_ops.spmm(matrix(a, columns, value), dense, {"max": "amax", "min": "amin"}.get(reduce, reduce))
 
 
 def _at_rows(a: Structure, like: torch.Tensor) -> torch.Tensor:
@@ -133,14 +134,14 @@ def graph_attention(*args):
     import torch_ops
 
     a, (query, key, value) = split(args)
-    return torch_ops.graph_attention(query, key, value, matrix(a, key.shape[0]))
+    return torch_ops.graph_attention(matrix(a, key.shape[0]), query, key, value)
 
 
 def gat_attention(*args):
     import torch_ops
 
     a, (target, source, value) = split(args)
-    return torch_ops.gat_attention(value, source, target, matrix(a, value.shape[0]))
+    return torch_ops.gat_attention(matrix(a, value.shape[0]), value, source, target)
 
 
 def _attended(a: Structure, scores: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

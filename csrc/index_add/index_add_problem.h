@@ -23,7 +23,7 @@ constexpr int kMaxDims = 64;
 constexpr int kMaxOuterDims = 4;
 constexpr int kMaxValues = 8;  // most values per access of a thread
 
-// What a call guarantees (torch_ops/index_add.py).
+// What a call guarantees (torch_ops/_index_add.py).
 enum class Mode : uint8_t { kFast, kDeterministic, kAccurate };
 
 // A dimension of self and source other than the indexed one. Strides are in elements.

@@ -368,7 +368,7 @@ def _step(input, state, weight, bias=None, activation="none"):
             others = [input[..., None], weight] + ([] if bias is None else [bias[..., None]])
             nothing = [t[..., :0].to(state.dtype).expand(*state.shape[:-1], 0) for t in others]
             mine = torch.cat([state, *nothing], -1)
-    result = torch_ops.causal_conv1d_update(input, mine, weight, bias, activation)
+    result = _named(torch_ops.causal_conv1d_update)(input, mine, weight, bias, activation=activation)
     with without_autocast(input):
         return torch.cat([result[..., None], mine], -1)
 
@@ -400,6 +400,15 @@ def _aten_convolve(a, v, mode="full"):
 
 # Derivatives of small calls are sums of some tens of products of either sign, which nearly cancel in some gradients.
 CANCELS = 32
+
+
+def _named(function: Callable) -> Callable:
+    """A function of torch_ops, which has None where the operator has the word "none"."""
+
+    def call(*args, activation="none", **kwargs):
+        return function(*args, activation=None if activation == "none" else activation, **kwargs)
+
+    return call
 
 
 def _list(value) -> list:
@@ -446,13 +455,13 @@ CASES = [
         "conv1d.padding", OPS.conv1d.padding, OPS.conv1d.padding, _aten_plain, **_forward, build=calls.string, errors=errors.string,
         opinfo=(OpInfoLink("nn.functional.conv1d", _string_of_opinfo, at_least=4),),
     ),
-    _case("conv1d_act", torch_ops.conv1d_act, OPS.conv1d_act.default, _aten, **_forward, build=calls.act, errors=errors.act),
+    _case("conv1d_act", _named(torch_ops.conv1d_act), OPS.conv1d_act.default, _aten, **_forward, build=calls.act, errors=errors.act),
     _case(
         "conv1d_backward", _backward_of, OPS.conv1d_backward.default, _aten_backward, backward_reference, backward_bound,
         build=calls.backward, errors=errors.backward, **_memory,
     ),
     _case(
-        "causal_conv1d", torch_ops.causal_conv1d, OPS.causal_conv1d.default, _aten_causal, causal_reference, causal_bound,
+        "causal_conv1d", _named(torch_ops.causal_conv1d), OPS.causal_conv1d.default, _aten_causal, causal_reference, causal_bound,
         build=calls.causal, errors=errors.causal, fuses=True,
     ),
     OpCase(

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-import torch_ops
 from benchmarks.references.dtypes import wide
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, exact, internal_case, workspace_of
@@ -600,17 +599,17 @@ _public = functools.partial(OpCase, grad_dtypes=FLOATS, saves_inputs=True, **_sh
 _internal = functools.partial(internal_case, **_shared)
 CASES = [
     _public(
-        name="segment_reduce", op=torch_ops.segment_reduce, overload=OPS.segment_reduce.default, aten=_aten_reduce,
+        name="segment_reduce", op=OPS.segment_reduce.default, overload=OPS.segment_reduce.default, aten=_aten_reduce,
         reference=_reference_reduce, samples=_reduce_samples, few=_reduce_few, errors=_reduce_errors, dtypes=FLOATS + INTEGERS,
         bound=_reduce_bound, opinfo=(OpInfoLink("_segment_reduce.offsets", _as_segments, at_least=5),),
     ),
     _public(
-        name="segment_expand", op=torch_ops.segment_expand, overload=OPS.segment_expand.default, aten=_aten_expand,
+        name="segment_expand", op=OPS.segment_expand.default, overload=OPS.segment_expand.default, aten=_aten_expand,
         reference=_reference_expand, samples=_expand_samples, few=_expand_few, errors=_errors("rows", (6,)),
         dtypes=FLOATS + INTEGERS + (torch.bool,), bound=exact, elementwise=True,
     ),
     _public(
-        name="segment_softmax", op=torch_ops.segment_softmax, overload=OPS.segment_softmax.default, aten=_aten_softmax,
+        name="segment_softmax", op=OPS.segment_softmax.default, overload=OPS.segment_softmax.default, aten=_aten_softmax,
         reference=_reference_softmax, samples=_softmax_samples, few=_softmax_few, errors=_errors("src", ()), dtypes=FLOATS,
         bound=_softmax_bound, approximates=8, cancels=8,
     ),

@@ -179,7 +179,9 @@ def aten(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=Fals
 
 def _scan(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=False) -> torch.Tensor:
     """selective_scan as a function of one result: the output, followed by the last state in the output's dtype."""
-    out, last = torch_ops.selective_scan(u, delta, A, B, C, D, z, delta_bias, delta_softplus, return_last_state=True)
+    out, last = torch_ops.selective_scan(
+        u, delta, A, B, C, D, z, delta_bias, delta_softplus=delta_softplus, return_last_state=True
+    )
     with without_autocast(u):
         return torch.cat([out, last.to(out.dtype)], -1)
 
@@ -214,7 +216,7 @@ def _step(state, x, dt, A, B, C, D=None, z=None, dt_bias=None, dt_softplus=False
             # written.
             nothing = [t.flatten()[:0].real.to(state.dtype).expand(*state.shape[:-1], 0) for t in others]
             mine = torch.cat([state, *nothing], -1)
-    out = torch_ops.selective_scan_update(mine, x, dt, A, B, C, D, z, dt_bias, dt_softplus)
+    out = torch_ops.selective_scan_update(mine, x, dt, A, B, C, D, z, dt_bias, dt_softplus=dt_softplus)
     with without_autocast(state):
         return torch.cat([out[..., None], mine], -1)
 

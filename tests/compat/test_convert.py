@@ -103,7 +103,7 @@ def test_hooks_stay():
     conv.register_full_backward_hook(lambda module, grads, out: calls.append("backward"))
     conv.register_state_dict_pre_hook(lambda module, prefix, keep: calls.append("state"))
     for reverse in (False, True):
-        torch_ops.convert(conv, reverse)
+        torch_ops.convert(conv, reverse=reverse)
         calls.clear()
         conv(torch.randn(1, 2, 8, requires_grad=True)).sum().backward()
         conv.state_dict()
@@ -208,5 +208,5 @@ def test_converted_models_are_compiled_exported_and_saved():
 
 
 def test_only_modules_are_converted():
-    with pytest.raises(TypeError, match="expected a torch.nn.Module, got list"):
+    with pytest.raises(TypeError, match="convert: model must be a torch.nn.Module, got list"):
         torch_ops.convert([nn.Conv1d(1, 1, 1)])

@@ -1,8 +1,11 @@
-"""Where a function expects a tensor or a matrix and something else comes, a TypeError names the argument."""
+"""Where something of another type comes than a function expects, a TypeError names the argument."""
 
 from __future__ import annotations
 
-import re
+import inspect
+from collections.abc import Sequence
+from types import UnionType
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -70,7 +73,7 @@ CALLS = {
     },
     "graph_attention": {"query": _HEADS, "key": _HEADS, "value": _HEADS, "csr": _CSR, "bias": _SCORES},
     "group_norm": {"input": _MATRIX, "num_groups": 2, "weight": torch.ones(4), "bias": torch.ones(4)},
-    "group_by": {"index": _INDEX, "bins": 3},
+    "group_by": {"index": _INDEX, "dim_size": 3},
     "index_add": {"input": _MATRIX, "dim": 0, "index": _INDEX, "source": _MATRIX, "alpha": 1, "out": torch.empty(3, 4)},
     "index_add_": {"input": torch.ones(3, 4), "dim": 0, "index": _INDEX, "source": _MATRIX, "alpha": 1},
     "instance_norm": {**_BATCH_NORM, "input": torch.ones(2, 4, 3)},
@@ -85,12 +88,12 @@ CALLS = {
     "reduce_min": _REDUCTION,
     "reduce_sum": _REDUCTION,
     "rms_norm": {"input": _MATRIX, "normalized_shape": [4], "weight": torch.ones(4)},
-    "scatter_reduce": {"src": _MATRIX, "index": _INDEX},
-    "scatter_softmax": {"src": _MATRIX, "index": _INDEX},
+    "scatter": {"input": _MATRIX, "index": _INDEX},
+    "scatter_softmax": {"input": _MATRIX, "index": _INDEX},
     "sddmm": {"csr": _CSR, "a": _MATRIX, "b": _MATRIX},
-    "segment_expand": {"rows": _MATRIX[:2], "offsets": _OFFSETS, "entries": 3},
-    "segment_reduce": {"data": _MATRIX, "offsets": _OFFSETS},
-    "segment_softmax": {"src": _MATRIX, "offsets": _OFFSETS},
+    "segment_expand": {"input": _MATRIX[:2], "offsets": _OFFSETS, "dim_size": 3},
+    "segment_reduce": {"input": _MATRIX, "offsets": _OFFSETS},
+    "segment_softmax": {"input": _MATRIX, "offsets": _OFFSETS},
     "selective_scan": _SCAN
     | {
         "u": _SIGNAL,
@@ -103,7 +106,7 @@ CALLS = {
     "selective_scan_update": _SCAN
     | {"state": torch.ones(2, 3, 2), "x": torch.ones(2, 3), "dt": torch.ones(2, 3), "z": torch.ones(2, 3)}
     | {"B": torch.ones(2, 2), "C": torch.ones(2, 2), "dt_bias": _VECTOR},
-    "spmm": {"csr": _CSR, "dense": _MATRIX, "values": _VECTOR},
+    "spmm": {"csr": _CSR, "input": _MATRIX, "values": _VECTOR},
     "transpose2d": {"input": _MATRIX},
     "triangle_count": {"graph": _EDGES},
     "upsample_nearest2d": _UPSAMPLING,
@@ -115,11 +118,24 @@ CALLS = {
 # They take no tensors, or have tests of their own.
 OTHERS = {"CSR", "convert", "cuda_graph", "cuda_graph_report", "override", "override_report", "trial"}
 
-WRONG = {"None": None, "list": [1.0, 2.0], "array": np.ones((3, 4), np.float32), "float": 2.5, "str": "text"}
+WRONG = {
+    "None": None, "list": [1.0, 2.0], "array": np.ones((3, 4), np.float32), "float": 2.5, "int": 7, "str": "text", "object": object(),
+}  # fmt: skip
+# The wrong types that an annotation accepts all the same. The dispatcher takes numbers and None for a flag, and an int for a dtype.
+TAKES = {
+    type(None): {"None"}, bool: {"None", "float", "int"}, int: {"int"}, float: {"float", "int"}, complex: {"float", "int"}, torch.dtype: {"int"},
+    Sequence[float]: {"list"}, Sequence[bool]: {"list"}, Literal: {"str"},
+}  # fmt: skip
 
 
-def _is_taken(value: object, kinds: list[str]) -> bool:
-    return (value is None and "None" in kinds) or (isinstance(value, float) and bool({"Number", "float"} & set(kinds)))
+# Flags of Python have a truth value whatever they are. A norm's power is read only if there is a limit for norms.
+UNCHECKED = {"return", "return_last_state", "sparse", "scale_grad_by_freq", "include_last_offset", "norm_type"}
+
+
+def _takes(hint: object) -> set[str]:
+    if get_origin(hint) in (Union, UnionType):
+        return set().union(*map(_takes, get_args(hint)))
+    return TAKES.get(Literal if get_origin(hint) is Literal else hint, set())
 
 
 def test_all_functions_are_here():
@@ -131,28 +147,45 @@ def test_all_functions_are_here():
 def test_wrong_types(name):
     function, call = getattr(torch_ops, name), CALLS[name]
     function(**call)
-    checked = 0
-    for argument, annotation in function.__annotations__.items():
-        kinds = annotation.split(" | ")
-        if argument == "return" or not {"Tensor", "CSR"} & set(kinds):
-            continue
-        assert argument in call, f"{argument} is not tried"
-        for kind, wrong in WRONG.items():
-            if _is_taken(wrong, kinds):
-                continue
-            before = [t.clone() for t in call.values() if isinstance(t, torch.Tensor)]
-            by_name = call | {argument: wrong}
-            message = rf"{name}: {argument} .*expected .*, got {re.escape(type(wrong).__name__)}"
+    hints = get_type_hints(function)
+    assert hints.keys() - {"return"} == inspect.signature(function).parameters.keys()
+    hints = {argument: hint for argument, hint in hints.items() if argument not in UNCHECKED}
+    tensors = [t for t in call.values() if isinstance(t, torch.Tensor)]
+    for argument, hint in hints.items():
+        for kind in WRONG.keys() - _takes(hint):
+            before = [t.clone() for t in tensors]
+            message = rf"{name}: {argument} must be .*, got {type(WRONG[kind]).__name__}"
             with pytest.raises(TypeError, match=message):
-                function(**by_name)
-            after = [t for t in call.values() if isinstance(t, torch.Tensor)]
-            assert all(torch.equal(a, b) for a, b in zip(before, after)), f"{argument} = {kind}: a tensor was written"
-            checked += 1
-    assert checked >= 4
+                function(**call | {argument: WRONG[kind]})
+            assert all(map(torch.equal, tensors, before)), f"{argument} = {kind}: a tensor was written"
+
+
+# What calls no operator: the arguments, and the wrong types that each of them takes.
+MORE = {
+    "CSR": (torch_ops.CSR, {"ptr": (_OFFSETS,), "index": (_INDEX,), "values": (_VECTOR, "None"), "perm": (_INDEX, "None")}),
+    "CSR.from_coo": (torch_ops.CSR.from_coo, {"row": (_INDEX,), "col": (_INDEX,), "shape": ((3, 3), "None", "list")}),
+    "CSR.from_edge_index": (torch_ops.CSR.from_edge_index, {"edge_index": (_EDGES,), "num_nodes": (3, "None", "int")}),
+    "CSR.from_torch": (torch_ops.CSR.from_torch, {"tensor": (torch.sparse_csr_tensor(_OFFSETS, _INDEX, _VECTOR),)}),
+    "CSR.with_values": (_CSR.with_values, {"values": (_VECTOR, "None")}),
+    "convert": (torch_ops.convert, {"model": (torch.nn.Linear(2, 2),)}),
+    "override": (torch_ops.override, {"ops": ("sum", "None", "str")}),
+    "torch_ops.compat": (torch_ops.compat.uninstall, {"names": ([], "None", "str", "list", "array")}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_wrong_types_of_other_functions(name):
+    function, arguments = MORE[name]
+    call = {argument: value for argument, (value, *_) in arguments.items()}
+    function(**call)
+    for argument, (_, *takes) in arguments.items():
+        for kind in WRONG.keys() - set(takes):
+            with pytest.raises(TypeError, match=rf"{name.partition('.')[0]}[.a-z]*: {argument} must .* got "):
+                function(**call | {argument: WRONG[kind]})
 
 
 def test_positional_arguments():
-    with pytest.raises(TypeError, match="index_select: index has a wrong type: expected Tensor, got list"):
+    with pytest.raises(TypeError, match="index_select: index must be Tensor, got list"):
         torch_ops.index_select(_MATRIX, 0, [0])
 
 

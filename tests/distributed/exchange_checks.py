@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -84,13 +85,17 @@ def convolutions(mesh: DeviceMesh) -> None:
     ):  # fmt: skip
         sizes = random(2, channels, length), random(channels, channels // groups, taps), random(channels)
         ends = padding if padding != "same" else ((taps - 1) // 2, taps - 1 - (taps - 1) // 2)
-        for activation in ("none", "silu"):
-            arguments = {"stride": stride, "dilation": dilation, "groups": groups, "activation": activation}
-            compare(
-                functools.partial(distributed.conv1d, padding=padding, **arguments),
-                functools.partial(torch_ops.conv1d_act, padding=ends, **arguments),
-                sizes, mesh, ([Shard(2)], [Replicate()], None),
-            )  # fmt: skip
+        arguments = {"stride": stride, "dilation": dilation, "groups": groups}
+        of_words = functools.partial(distributed.conv1d, padding=padding, **arguments)
+        for activation in (None, "silu"):
+            with_activation = {"padding": ends, "activation": activation, **arguments}
+            ours = [functools.partial(distributed.conv1d_act, **with_activation)]
+            for function in ours + [of_words] * (activation is None and not isinstance(padding, tuple)):
+                compare(
+                    function,
+                    functools.partial(torch_ops.conv1d_act, **with_activation),
+                    sizes, mesh, ([Shard(2)], [Replicate()], None),
+                )  # fmt: skip
     compare(
         functools.partial(distributed.conv1d, padding=1),
         functools.partial(torch_ops.conv1d, padding=1),
@@ -158,11 +163,12 @@ def sums(mesh: DeviceMesh) -> None:
 def recurrences(mesh: DeviceMesh) -> None:
     for sizes, dim in (((3, 9), 1), ((8, 2), 0), ((2, 5, 2), 1)):
         others = [n for d, n in enumerate(sizes) if d != dim]
-        for reverse in (False, True):
+        for reverse, shifted in itertools.product((False, True), (False, True)):
+            way = {"dim": dim, "reverse": reverse, "shifted": shifted}
             for initial in (None, random(*others)):
                 compare(
-                    lambda a, b, s, dim=dim, reverse=reverse: distributed.linear_recurrence(a, b, dim, s, reverse),
-                    lambda a, b, s, dim=dim, reverse=reverse: torch_ops.linear_recurrence(a, b, dim, s, reverse),
+                    lambda a, b, s, way=way: distributed.linear_recurrence(a, b, initial=s, **way),
+                    lambda a, b, s, way=way: torch_ops.linear_recurrence(a, b, initial=s, **way),
                     (random(*sizes), random(*sizes), initial), mesh, ([Shard(dim)], [Shard(dim)], None),
                 )  # fmt: skip
 
@@ -226,8 +232,8 @@ def rows_of(csr: CSR, first: int, last: int) -> CSR:
 
 def products(mesh: DeviceMesh) -> None:
     """Features, heads and batches of a matrix on all ranks, and rows of a sharded matrix."""
-    for reduce in ("sum", "mean", "max"):
-        csr = matrix(7, 9, reduce != "max", 3)
+    for reduce in ("sum", "mean", "amax"):
+        csr = matrix(7, 9, reduce != "amax", 3)
         compare(
             functools.partial(distributed.spmm, csr, reduce=reduce), functools.partial(torch_ops.spmm, csr, reduce=reduce),
             (random(9, 4),), mesh, ([Shard(1)],),
@@ -242,7 +248,7 @@ def products(mesh: DeviceMesh) -> None:
         (random(4, 9, 2), random(csr.nnz)), mesh, ([Shard(0)], None),
     )  # fmt: skip
     for rows, columns in ((8, 8), (7, 11), (5, 3)):
-        for reduce in ("sum", "mean", "max"):
+        for reduce in ("sum", "mean", "amax"):
             csr = matrix(rows, columns, reduce == "sum", 5)
             chunk = -(-rows // mesh.size())
             first = min(mesh.get_local_rank() * chunk, rows)
@@ -269,16 +275,19 @@ def errors(mesh: DeviceMesh) -> None:
     def sharded(t: torch.Tensor, dim: int) -> DTensor:
         return distribute_tensor(t, mesh, [Shard(dim)])
 
+    refused(TypeError, "conv1d: input must be DTensor, got Tensor", distributed.conv1d, x, w, groups=4)
+    refused(TypeError, "causal_conv1d: weight must be Tensor, got list", distributed.causal_conv1d, sharded(x, 1), [w])
+    refused(TypeError, "cumsum: input must be DTensor, got NoneType", distributed.cumsum, None, 0)
     refused(
-        TypeError, "conv1d: input has a wrong type: expected DTensor, got Tensor", distributed.conv1d, x, w, groups=4
+        TypeError,
+        "linear_recurrence: b must be DTensor, got Tensor",
+        distributed.linear_recurrence,
+        sharded(x, 2),
+        x,
+        2,
     )
-    refused(
-        TypeError, "causal_conv1d: weight has a wrong type.* got list", distributed.causal_conv1d, sharded(x, 1), [w]
-    )
-    refused(TypeError, "cumsum: input has a wrong type.* got NoneType", distributed.cumsum, None, 0)
-    refused(TypeError, "linear_recurrence: b has a wrong type", distributed.linear_recurrence, sharded(x, 2), x, 2)
-    refused(TypeError, "spmm: csr .*expected CSR . ShardedCSR, got list", distributed.spmm, [x], sharded(x, 2))
-    refused(ValueError, "input channels of one group are sharded", distributed.conv1d, sharded(x, 1), random(2, 4, 3))
+    refused(TypeError, "spmm: csr must be CSR or ShardedCSR, got list", distributed.spmm, [x], sharded(x, 2))
+    refused(ValueError, "input must not have its channels sharded", distributed.conv1d, sharded(x, 1), random(2, 4, 3))
     refused(
         ValueError,
         "whole groups: expected a multiple",
@@ -287,21 +296,21 @@ def errors(mesh: DeviceMesh) -> None:
         random(6, 2, 3),
         groups=3,
     )
-    refused(ValueError, "weight: expected placements", distributed.conv1d, sharded(x, 2), sharded(w, 0), groups=4)
+    refused(ValueError, "weight must have placements", distributed.conv1d, sharded(x, 2), sharded(w, 0), groups=4)
     refused(RuntimeError, "taps must span at most", distributed.conv1d, sharded(x, 2), random(4, 1, 9), groups=4)
     refused(
-        ValueError,
+        RuntimeError,
         "a must have the shape of b",
         distributed.linear_recurrence,
         sharded(x, 2),
         sharded(x[..., :4], 2),
         2,
     )
-    refused(ValueError, "a: expected placements", distributed.linear_recurrence, sharded(x, 1), sharded(x, 2), 2)
+    refused(ValueError, "a must have placements", distributed.linear_recurrence, sharded(x, 1), sharded(x, 2), 2)
     refused(IndexError, "dim must be a dimension", distributed.linear_recurrence, sharded(x, 2), sharded(x, 2), 3)
     refused(IndexError, "dim must be a dimension", distributed.cumsum, sharded(x, 2), 3)
     csr = matrix(8, 8, True, 6)
-    refused(ValueError, "expected a ShardedCSR, got a CSR", distributed.spmm, csr, sharded(random(8, 4), 0))
+    refused(ValueError, "csr must be a ShardedCSR", distributed.spmm, csr, sharded(random(8, 4), 0))
     refused(TypeError, "rows must be a sparse matrix", distributed.ShardedCSR, csr.to_torch(), mesh)
     local_rows = rows_of(csr, 0, 3 if mesh.get_local_rank() == 0 else 4)
     refused(ValueError, "rows must be those of a shard", distributed.ShardedCSR, local_rows, mesh)

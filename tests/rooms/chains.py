@@ -95,16 +95,16 @@ def scatter() -> Calls:
     for dtype, (entries, bins, width, reductions) in itertools.product(
         DTYPES,
         (
-            (256, 40, 16, ("sum", "max")),
-            (2000, 2708, 128, ("max", "min")),
-            (256, 3, 33, ("mean", "max")),
-            (8000, 3, 33, ("min",)),
-            (200_000, 5000, 16, ("max", "mul")),
+            (256, 40, 16, ("sum", "amax")),
+            (2000, 2708, 128, ("amax", "amin")),
+            (256, 3, 33, ("mean", "amax")),
+            (8000, 3, 33, ("amin",)),
+            (200_000, 5000, 16, ("amax", "prod")),
         ),
     ):
         index = _index(entries, bins)
         for reduce in reductions:
-            reduced = functools.partial(torch_ops.scatter_reduce, index=index, dim_size=bins, reduce=reduce)
+            reduced = functools.partial(torch_ops.scatter, index=index, dim_size=bins, reduce=reduce)
             calls[f"{reduce} of {entries} to ({bins}, {width}), {dtype}"] = _chain(
                 reduced, _make(entries, width, dtype=dtype)
             )
@@ -115,7 +115,7 @@ def segment() -> Calls:
     calls = {}
     for entries, bins in ((300, 40), (4096, 1000), (200_000, 5000)):
         index = _index(entries, bins)
-        grouped = functools.partial(torch_ops.group_by, bins=bins)
+        grouped = functools.partial(torch_ops.group_by, dim_size=bins)
         calls[f"group_by {entries} to {bins}"] = _chain(lambda x, of=grouped: torch.cat(of(x // 2)), index)
         ptr = torch_ops.group_by(index, bins)[0]
         for op in (

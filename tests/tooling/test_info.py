@@ -140,9 +140,9 @@ def test_bindings_for_the_cpu_call_no_kernels(monkeypatch):
 
 @pytest.mark.parametrize("driver, sentence", [((12, 4), "the driver serves CUDA 12.4"), ((13, 0), None), (None, None)])
 def test_driver_that_is_too_old(monkeypatch, driver, sentence):
-    monkeypatch.setattr(info, "driver_cuda", lambda: driver)
+    monkeypatch.setattr(info, "_driver_cuda", lambda: driver)
     monkeypatch.setattr(_library, "kernel_cuda", lambda: "13.2")
-    said = info.driver_problem()
+    said = info._driver_problem()
     assert said is None if sentence is None else sentence in said and "from its source" in said
 
 
@@ -166,7 +166,7 @@ def test_info_of_this_library():
     ],
 )  # fmt: skip
 def test_which_gpus_an_architecture_serves(arch, gpu, runs):
-    assert info.has_image(arch, gpu) is runs
+    assert info._has_image(arch, gpu) is runs
 
 
 def test_info_names_a_gpu_without_kernels(monkeypatch):
@@ -175,8 +175,8 @@ def test_info_names_a_gpu_without_kernels(monkeypatch):
         "architectures": ["9.0"],
     }  # fmt: skip
     monkeypatch.setattr(_library, "facts", lambda: facts)
-    monkeypatch.setattr(info, "gpus", lambda: {"cuda:0": ("Old", (8, 0)), "cuda:1": ("New", (9, 0))})
-    rows, runs = info.report(None)
+    monkeypatch.setattr(info, "_gpus", lambda: {"cuda:0": ("Old", (8, 0)), "cuda:1": ("New", (9, 0))})
+    rows, runs = info._report(None)
     assert runs
     assert ("runs on", "cpu (through ATen), cuda:1") in rows
     stops = [value for key, value in rows if key == "does not run"]

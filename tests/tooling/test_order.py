@@ -24,15 +24,15 @@ CSRC = (
 )
 # A module or a folder of torch_ops imports only lower floors. Imports inside functions count. A folder is a whole.
 TORCH_OPS = (
-    {"_arguments", "_library", "_tracing", "ops"},
-    {"_graph", "build", "info"},
+    {"_deprecated", "_library", "_tracing", "ops"},
+    {"_arguments", "_graph", "build", "info"},
     {
-        "conv1d", "dot", "elementwise", "index_add", "index_select", "matmul", "norm", "override", "reduce", "scan",
-        "scatter", "segment", "selective_scan",
+        "_conv1d", "_dot", "_elementwise", "_index_add", "_index_select", "_matmul", "_norm", "_override", "_reduce", "_scan",
+        "_scatter", "_segment", "_selective_scan",
     },
-    {"_cuda_graph", "sparse", "transpose", "upsample"},
-    {"embedding_bag", "nn", "spmm", "triangle_count"},
-    {"graph_attention"},
+    {"_cuda_graph", "_transpose", "_upsample", "sparse"},
+    {"_embedding_bag", "_spmm", "_triangle_count", "nn"},
+    {"_graph_attention"},
     {"compat", "distributed", "layout", "trial"},
     {"ladder"},
 )  # fmt: skip

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import torch_ops
-from torch_ops.override import active
+from torch_ops._override import active
 from torch_ops.trial import script
 from torch_ops.trial.compare import Difference
 from torch_ops.trial.function import NO_GPU

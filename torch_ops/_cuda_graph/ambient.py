@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 from torch.nn.modules import module as nn_module
 from torch.utils import _device
 
-from torch_ops import override
+from torch_ops import _override
 from torch_ops._cuda_graph.backend import Backend
 
 __all__ = ["Autocast", "blocked", "key"]
 
-_c = torch._C
+_c: Any = torch._C
 _matmul = torch.backends.cuda.matmul
 _GLOBAL_HOOKS = (
     nn_module._global_forward_hooks,
@@ -59,14 +60,14 @@ class Autocast:
     """The state of autocast, which a backward pass may not share with its forward pass."""
 
     @staticmethod
-    def key(device_type: str) -> Hashable:
+    def key(device_type: str) -> tuple[Any, ...] | None:
         if not torch.is_autocast_enabled(device_type):
             return None
         return torch.get_autocast_dtype(device_type), torch.is_autocast_cache_enabled()
 
     @staticmethod
     @contextlib.contextmanager
-    def restored(device_type: str, state: tuple | None) -> Iterator[None]:
+    def restored(device_type: str, state: tuple[Any, ...] | None) -> Iterator[None]:
         """A block with the state of a key, in which no cast from before is found, and after which none is left."""
         torch.clear_autocast_cache()
         options = {} if state is None else {"dtype": state[0], "cache_enabled": state[1]}
@@ -77,7 +78,7 @@ class Autocast:
             torch.clear_autocast_cache()
 
 
-def key(backend: Backend) -> Hashable:
+def key(backend: Backend) -> tuple[Any, ...]:
     """Everything that a recording depends on, and that changes between calls."""
     return (
         torch.is_grad_enabled(),
@@ -101,5 +102,5 @@ def key(backend: Backend) -> Hashable:
         _c._get_mem_efficient_sdp_enabled(),
         _c._get_math_sdp_enabled(),
         _c._get_cudnn_sdp_enabled(),
-        override._active,
+        _override._active,
     )

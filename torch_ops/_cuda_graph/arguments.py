@@ -51,7 +51,7 @@ class Arguments:
 
     __slots__ = ("_numbers", "key", "tensors")
 
-    def __init__(self, args: tuple, kwargs: dict[str, Any], device: torch.device) -> None:
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device) -> None:
         self.tensors: list[Tensor] = []
         self._numbers: dict[int, int] = {}
         structure = tuple(map(self._key, args))
@@ -66,7 +66,7 @@ class Arguments:
             metadata.append((tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad))
         self.key: Hashable = (structure, tuple(metadata))
 
-    def _key(self, value: object) -> Hashable:
+    def _key(self, value: Any) -> Hashable:
         kind = type(value)
         if isinstance(value, Tensor):
             number = self._numbers.setdefault(id(value), len(self.tensors))

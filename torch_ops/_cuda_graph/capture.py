@@ -40,8 +40,8 @@ class Measured:
 
 
 def record(
-    function: Callable,
-    args: tuple,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
     kwargs: dict[str, Any],
     tensors: Sequence[Tensor],
     snapshot: Snapshot,
@@ -81,7 +81,7 @@ def record(
 class _Trial:
     def __init__(
         self,
-        function: Callable,
+        function: Callable[..., Any],
         step: Step,
         snapshot: Snapshot,
         mode: BackwardMode,
@@ -283,7 +283,7 @@ def _replayed(recorded: Recorded, given: Sequence[Tensor | None]) -> Values:
     return Values(outputs, gradients, buffers)
 
 
-def verify(recorded: Recorded, function: Callable, tensors: Sequence[Tensor]) -> str:
+def verify(recorded: Recorded, function: Callable[..., Any], tensors: Sequence[Tensor]) -> str:
     """Compares a replay on new arguments with two eager calls. What differs, or "". All state is as before."""
     step, backend, snapshot = recorded.step, recorded.backend, recorded.step.snapshot
     states = [x for x in snapshot.tensors if not isinstance(x, torch.nn.Parameter)]

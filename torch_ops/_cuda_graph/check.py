@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -67,7 +67,7 @@ def mismatch(once: Values, again: Values, replayed: Values) -> str:
     return ""
 
 
-def _groups(one: Values, other: Values) -> list[tuple[str, Sequence[Tensor | None], Sequence[Tensor | None]]]:
+def _groups(one: Values, other: Values) -> list[tuple[str, Sequence[Any], Sequence[Any]]]:
     return [
         ("results", one.outputs, other.outputs),
         ("gradients", one.gradients, other.gradients),

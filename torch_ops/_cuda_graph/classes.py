@@ -34,7 +34,7 @@ def put_back(module: torch.nn.Module) -> Any:
     """Undoes :func:`exchange`, and returns the runtime, or None where there was none."""
     runtime = vars(module).pop(RUNTIME, None)
     if runtime is not None:
-        module.__class__ = type(module)._ungraphed
+        module.__class__ = vars(type(module))["_ungraphed"]
     return runtime
 
 
@@ -72,8 +72,9 @@ def _make(base: type) -> type:
         return runtime.call(self, base.forward, args, kwargs)
 
     def __reduce_ex__(self: Any, protocol: int) -> Any:
-        reduced = base.__reduce_ex__(self, protocol)
-        if isinstance(reduced, tuple) and reduced[0] is copyreg.__newobj__ and reduced[1][:1] == (type(self),):
+        of_base: Any = base.__reduce_ex__
+        reduced: Any = of_base(self, protocol)
+        if isinstance(reduced, tuple) and reduced[0] is vars(copyreg)["__newobj__"] and reduced[1][:1] == (type(self),):
             return (_new, (base, *reduced[1][1:]), *reduced[2:])
         return reduced
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ class Entry:
     """
 
     def __init__(
-        self, shapes: str, training: bool, modes: tuple, snapshot: Snapshot, constants: Iterable[Tensor]
+        self, shapes: str, training: bool, modes: tuple[Any, ...], snapshot: Snapshot, constants: Iterable[Tensor]
     ) -> None:
         self._constants = list(map(weakref.ref, constants))
         self.apart: tuple[int, ...] = ()
@@ -52,7 +52,7 @@ class Entry:
         self._given: set[int] = set()
         self._inner: dict[int, set[int]] = {}
         self._mode: BackwardMode | None = None
-        self._autocast: Hashable = None
+        self._autocast: tuple[Any, ...] | None = None
         self._surprises = 0
 
     def is_gone(self) -> bool:
@@ -110,7 +110,8 @@ class Entry:
             )
 
     def evict(self) -> None:
-        self.slots, self.missed, self.bytes = [None, None], 0, 0
+        self.slots = [None, None]
+        self.missed, self.bytes = 0, 0
 
     def decline(self, reason: str) -> None:
         self.evict()

@@ -58,7 +58,7 @@ class Observer(TorchDispatchMode):
         for tensor in (*inputs, *self._before.values()):
             self.note(tensor)
 
-    def saving(self) -> contextlib.AbstractContextManager:
+    def saving(self) -> contextlib.AbstractContextManager[Any]:
         """A block that notes which tensors of the module autograd saves."""
 
         def pack(tensor: Tensor) -> Tensor:
@@ -75,7 +75,9 @@ class Observer(TorchDispatchMode):
         # A weak reference keeps the address of a storage from being used again, without its memory.
         self._known.setdefault(storage._cdata, StorageWeakRef(storage))
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         if func._schema.is_mutable:
             self._save_parameters(func, args)
@@ -93,7 +95,7 @@ class Observer(TorchDispatchMode):
             self.note(tensor)
         return result
 
-    def _save_parameters(self, func: Any, args: tuple) -> None:
+    def _save_parameters(self, func: Any, args: tuple[Any, ...]) -> None:
         """Keeps the values of parameters that an operator is about to write to."""
         for argument, value in zip(func._schema.arguments, args):
             if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, Tensor):
@@ -109,7 +111,9 @@ class Observer(TorchDispatchMode):
             for parameter, value in self.overwritten:
                 parameter.detach().copy_(value)
 
-    def _problem(self, func: Any, args: tuple, kwargs: dict[str, Any], given: list[Tensor], made: list[Tensor]) -> str:
+    def _problem(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Tensor], made: list[Tensor]
+    ) -> str:
         name = str(func)
         if func.namespace in _COMMUNICATION:
             return f"it communicates with other processes ({name})"
@@ -134,7 +138,7 @@ def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def waits_for_values(func: Any, args: tuple, kwargs: dict[str, Any]) -> bool:
+def waits_for_values(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the host needs values of tensors for the result of an operator, or for its size."""
     if not any(tag in func.tags for tag in _BY_VALUE):
         return False

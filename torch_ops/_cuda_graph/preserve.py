@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _autograd  # pyright: ignore[reportAttributeAccessIssue]
 
 from torch_ops._cuda_graph.backend import Backend
 from torch_ops._cuda_graph.snapshot import RUNTIME
@@ -18,7 +19,7 @@ from torch_ops._cuda_graph.tensors import same_bits
 __all__ = ["Preserved", "hooks_off", "host_random_state"]
 
 
-def host_random_state(backend: Backend) -> tuple:
+def host_random_state(backend: Backend) -> tuple[Any, ...]:
     """The states of the generators of the host."""
     numpy = sys.modules.get("numpy")
     found = numpy.random.get_state() if numpy is not None else ()
@@ -65,7 +66,7 @@ class Preserved:
         """Puts everything back. Versions too, so that a backward pass from before finds what it saved."""
         for tensor, value, version in zip(self._tensors, self._values, self._versions):
             tensor.data.copy_(value)
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+            _autograd._unsafe_set_version_counter((tensor,), (version,))
         for entries, before in self._entries:
             _refill(entries, before)
         for now, before in self._attributes:
@@ -83,9 +84,9 @@ class Preserved:
             sys.modules["numpy"].random.set_state(self._numpy)
 
 
-def _generators(values: Iterable[Any]) -> list[tuple[Callable[[], Any], Callable[[Any], None]]]:
+def _generators(values: Iterable[Any]) -> list[tuple[Callable[[], Any], Callable[[Any], object]]]:
     """How to read and write the states of generators of random numbers."""
-    found: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+    found: list[tuple[Callable[[], Any], Callable[[Any], object]]] = []
     for value in values:
         if isinstance(value, torch.Generator):
             found.append((value.get_state, value.set_state))

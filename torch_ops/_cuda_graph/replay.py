@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _autograd  # pyright: ignore[reportAttributeAccessIssue]
 
 from torch_ops._cuda_graph import local
 from torch_ops._cuda_graph.ambient import Autocast
@@ -101,7 +102,9 @@ class Recorded:
         self.backward.replay()
         return _copies(self.gradients)
 
-    def run(self, function: Callable, args: tuple, kwargs: dict[str, Any], tensors: Sequence[Tensor]) -> Any:
+    def run(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor]
+    ) -> Any:
         """Computes a call by a replay."""
         self.step.load(tensors)
         self.step.structures.check(tensors)
@@ -126,7 +129,7 @@ def _copies(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
             groups.setdefault(tensor.dtype, []).append(number)
     result: list[Tensor | None] = [None] * len(tensors)
     for dtype, numbers in groups.items():
-        group = [tensors[number] for number in numbers]
+        group: Any = [tensors[number] for number in numbers]
         # Times one keeps every bit, and is the operator that allocates and copies a whole list.
         many = len(group) > 2 and dtype.is_floating_point
         for number, made in zip(numbers, torch._foreach_mul(group, 1.0) if many else clones(group)):
@@ -142,7 +145,12 @@ class Call:
     """
 
     def __init__(
-        self, recorded: Recorded, function: Callable, args: tuple, kwargs: dict[str, Any], tensors: Sequence[Tensor]
+        self,
+        recorded: Recorded,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: Sequence[Tensor],
     ) -> None:
         self.recorded, self.function, self.args, self.kwargs, self.tensors = recorded, function, args, kwargs, tensors
         self.spent = False
@@ -162,7 +170,7 @@ class Call:
         if self.spent:
             raise RuntimeError(_TWICE)
         mode = BackwardMode(tuple(g is not None for g in given), Autocast.key(recorded.backend.device_type))
-        keeps = torch._C._autograd._get_current_graph_task_keep_graph()
+        keeps = _autograd._get_current_graph_task_keep_graph()
         if not keeps and not torch.is_grad_enabled() and mode == recorded.mode:
             if sum(map(_version, recorded.saved)) != self.saved_version:
                 raise RuntimeError(_MODIFIED.format("a parameter or a buffer"))

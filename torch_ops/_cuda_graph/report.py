@@ -104,7 +104,9 @@ def cuda_graph_report() -> Report:
                     entry.reason,
                     entry.calls,
                     entry.replays,
-                    *((1e3 * x for x in (times.eager, times.replay, times.recording)) if times else (None, None, None)),
+                    times and 1e3 * times.eager,
+                    times and 1e3 * times.replay,
+                    times and 1e3 * times.recording,
                     entry.bytes,
                 )
             )

@@ -50,10 +50,10 @@ class Shared:
         self.pools: dict[Hashable, Pool] = {}
         self.runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
 
-    def __deepcopy__(self, memo: dict) -> Shared:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Shared:
         return Shared(self.max_graphs, self.limit_bytes)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Shared, (self.max_graphs, self.limit_bytes)
 
     def pool(self, key: Hashable) -> Pool:
@@ -83,7 +83,7 @@ class Runtime:
 
     def __init__(self, shared: Shared, name: str = "") -> None:
         self.shared, self.name, self.number = shared, name, next(_numbers)
-        self.entries: collections.OrderedDict[Hashable, Entry] = collections.OrderedDict()
+        self.entries: collections.OrderedDict[tuple[Any, ...], Entry] = collections.OrderedDict()
         self.ways: collections.Counter[str] = collections.Counter()  # eager calls without an entry, by reason
         self.given_up = ""
         self.past = Past()
@@ -92,15 +92,15 @@ class Runtime:
         self._has_parts = False
         self._lock = threading.Lock()
         self._owner: weakref.ref | None = None
-        self._finalizer: weakref.finalize | None = None
+        self._finalizer: weakref.finalize[..., Any] | None = None
         self._forget = 0
         runtimes.add(self)
         shared.runtimes.add(self)
 
-    def __deepcopy__(self, memo: dict) -> Runtime:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Runtime:
         return Runtime(copy.deepcopy(self.shared, memo), self.name)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Runtime, (self.shared, self.name)
 
     def attach(self, module: torch.nn.Module) -> None:
@@ -133,7 +133,9 @@ class Runtime:
 
     # ------------------------------------------------------------ a call
 
-    def call(self, module: torch.nn.Module, forward: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, module: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Computes ``forward(module, *args, **kwargs)``."""
         if local.is_eager():
             return forward(module, *args, **kwargs)
@@ -146,7 +148,7 @@ class Runtime:
             found = self._find(module, forward, args, kwargs)
             if isinstance(found, str):
                 self.ways[found] += 1
-                entry = recorded = None
+                entry = arguments = recorded = None
             else:
                 entry, arguments, recorded = found
                 if recorded is not None:
@@ -156,19 +158,24 @@ class Runtime:
         finally:
             self._lock.release()
         result = forward(module, *args, **kwargs)
-        if entry is not None and not entry.reason:
+        if entry is not None and arguments is not None and not entry.reason:
             others = (*arguments.tensors, *entry.snapshot.tensors)
             entry.watch(pytree.tree_leaves(result), others, _backend.device_type)
         return result
 
     def _eagerly(
-        self, reason: str, module: torch.nn.Module, forward: Callable, args: tuple, kwargs: dict[str, Any]
+        self,
+        reason: str,
+        module: torch.nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         self.ways[reason] += 1
         return forward(module, *args, **kwargs)
 
     def _find(
-        self, module: torch.nn.Module, forward: Callable, args: tuple, kwargs: dict[str, Any]
+        self, module: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Entry, Arguments, Recorded | None] | str:
         """The entry of a call and its recording, or why it has none."""
         self._calls += 1
@@ -271,10 +278,10 @@ class Runtime:
     def _recording(
         self,
         entry: Entry,
-        key: tuple,
+        key: tuple[Any, ...],
         constants: Collection[int],
-        function: Callable,
-        args: tuple,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
         kwargs: dict[str, Any],
         tensors: Sequence[Tensor],
     ) -> Recorded | None:
@@ -324,7 +331,7 @@ class Runtime:
                 raise Declined(f"a later replay differs: {problem}")
         return recorded
 
-    def _free_pool(self, entry: Entry, key: tuple) -> tuple[int, Pool | None]:
+    def _free_pool(self, entry: Entry, key: tuple[Any, ...]) -> tuple[int, Pool | None]:
         """A pool that no backward pass needs, and its number. Modules share pools where no backward pass follows."""
         modes = key[1]
         device, stream = modes[3], modes[4]

@@ -108,12 +108,12 @@ class Snapshot:
         self._below: dict[str, torch.nn.Module] = {}
         self._found: dict[int, Tensor] = {}
         self._seen: set[int] = set()
-        self._attributes: list[tuple[str, tuple[str, ...], dict]] = []
-        self._all_dicts: dict[int, dict] = {}
+        self._attributes: list[tuple[str, tuple[str, ...], dict[Any, Any]]] = []
+        self._all_dicts: dict[int, dict[Any, Any]] = {}
         self._in_dicts, self._elsewhere = _Entries(), _Entries()
         self._unequal: list[Any] = []
-        self._no_hooks: list[dict] = []
-        self._picked: list[tuple[dict, tuple[str, ...]]] = []
+        self._no_hooks: list[dict[Any, Any]] = []
+        self._picked: list[tuple[dict[Any, Any], tuple[str, ...]]] = []
         self._visit_module(module, "")
         self.tensors = list(self._found.values())
         self._check_tensors()
@@ -225,7 +225,7 @@ class Snapshot:
 
     # ------------------------------------------------------------ comparing
 
-    def _state(self) -> tuple:
+    def _state(self) -> tuple[Any, ...]:
         if self.problem:
             return ()
         return (
@@ -238,7 +238,7 @@ class Snapshot:
             [tuple(id(entries.get(name)) for name in names) for entries, names in self._picked],
         )
 
-    def _metadata_of_tensors(self) -> tuple:
+    def _metadata_of_tensors(self) -> tuple[Any, ...]:
         tensors = self.tensors
         return (
             list(map(Tensor.data_ptr, tensors)),
@@ -286,11 +286,12 @@ class Snapshot:
     @contextlib.contextmanager
     def with_stand_ins(self, stand_ins: Mapping[int, Tensor]) -> Iterator[None]:
         """A block in which other tensors replace parameters, by the identities of these."""
-        replaced: list[tuple[Any, Any, Tensor]] = []
+        replaced: list[tuple[Any, Any, Any]] = []
         try:
             for module in self.modules:
-                containers = [x for x in attributes(module).values() if type(x) in (list, dict)]
-                for container in (module._parameters, *containers):
+                containers: list[Any] = [module._parameters]
+                containers += [x for x in attributes(module).values() if type(x) in (list, dict)]
+                for container in containers:
                     entries = container.items() if isinstance(container, dict) else enumerate(container)
                     for key, value in list(entries):
                         if id(value) in stand_ins:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -29,7 +29,7 @@ class BackwardMode(NamedTuple):
     """
 
     given: tuple[bool, ...] | None = None
-    autocast: Hashable = None
+    autocast: tuple[Any, ...] | None = None
 
 
 class Step:
@@ -45,7 +45,7 @@ class Step:
 
     def __init__(
         self,
-        args: tuple,
+        args: tuple[Any, ...],
         kwargs: dict[str, Any],
         tensors: Sequence[Tensor],
         snapshot: Snapshot,
@@ -91,7 +91,7 @@ class Step:
             elif sources:
                 torch._foreach_copy_(targets, sources)
 
-    def forward(self, function: Callable, stands_in: bool = False) -> Results:
+    def forward(self, function: Callable[..., Any], stands_in: bool = False) -> Results:
         """Runs the forward pass, with the parameters or with their stand-ins."""
         with keeping(self.structures), Autocast.restored(self.device_type, self.autocast):
             with self.snapshot.with_stand_ins(self._by_parameter if stands_in else {}):
@@ -102,7 +102,11 @@ class Step:
         return [output.requires_grad for output in results.outputs]
 
     def backward(
-        self, results: Results, gradients: Sequence[Tensor | None], autocast: Hashable, stands_in: bool = False
+        self,
+        results: Results,
+        gradients: Sequence[Tensor | None],
+        autocast: tuple[Any, ...] | None,
+        stands_in: bool = False,
     ) -> list[Tensor | None]:
         """Gradients of the inputs and parameters that want one. ``gradients`` has None where an output got none."""
         wanted = [self.inputs[number] for number in self.wanted_inputs]

@@ -19,12 +19,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 # Names of torch_ops.override whose calls in a graph are additions of rows.
 OPERATORS = frozenset({"index_add", "scatter_add", "scatter_reduce", "index_put", "embedding_dense_backward"})
 
 
-def no_compilation() -> contextlib.AbstractContextManager:
+def no_compilation() -> contextlib.AbstractContextManager[Any]:
     """Keeps Dynamo from tracing in other threads, where it might call a kernel that is being removed."""
     convert_frame = sys.modules.get("torch._dynamo.convert_frame")
     return getattr(convert_frame, "compile_lock", None) or contextlib.nullcontext()

@@ -18,6 +18,8 @@ A node's ``original_aten`` tells which operator of the program it was.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +33,7 @@ from torch_ops._graph import OPERATORS
 aten, prims = torch.ops.aten, torch.ops.prims
 _HALF = (torch.float16, torch.bfloat16)
 # Operators that fill a tensor with one number, and the position of the number.
-_FILLS = {aten.full.default: 1, aten.scalar_tensor.default: 0}
+_FILLS: dict[Any, int] = {aten.full.default: 1, aten.scalar_tensor.default: 0}
 
 
 @dataclass(frozen=True)
@@ -53,19 +55,19 @@ class Addition:
     """
 
     name: str
-    node: Node
-    self: Node
+    node: Any
+    self: Any
     dim: int
-    index: Node
-    source: Node
+    index: Any
+    source: Any
     dtype: torch.dtype
     alpha: Any = 1
     negative: bool = False
     expanded: bool = False
-    mask: Node | None = None
+    mask: Any = None
 
 
-def value(node: Any) -> FakeTensor | None:
+def value(node: Any) -> Any:
     """The fake tensor that a node computes, or None for everything else."""
     found = node.meta.get("val") if isinstance(node, Node) else None
     return found if isinstance(found, FakeTensor) else None
@@ -76,8 +78,9 @@ def find(node: Node) -> Addition | None:
     matcher = _MATCHERS.get(node.target) if node.op == "call_function" else None
     if matcher is None or value(node) is None:
         return None
-    names = [argument.name for argument in node.target._schema.arguments]
-    defaults = {a.name: a.default_value for a in node.target._schema.arguments if a.has_default_value()}
+    target: Any = node.target
+    names = [argument.name for argument in target._schema.arguments]
+    defaults = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
     found = matcher(node, **{**defaults, **dict(zip(names, node.args)), **node.kwargs})
     if found is None or value(found.self) is None or value(found.index) is None or value(found.source) is None:
         return None
@@ -91,7 +94,7 @@ def _name(node: Node, default: str) -> str:
     return name if name in OPERATORS else default
 
 
-def _index_put(node: Node, self: Node, indices: Any, values: Node, accumulate: bool) -> Addition | None:
+def _index_put(node: Any, self: Any, indices: Any, values: Any, accumulate: bool) -> Addition | None:
     dim = len(indices) - 1
     if accumulate is not True or any(index is not None for index in indices[:dim]) or value(indices[dim]) is None:
         return None
@@ -103,7 +106,7 @@ def _index_put(node: Node, self: Node, indices: Any, values: Node, accumulate: b
     return Addition(name, node, self, dim, indices[dim], values, value(node).dtype, negative=name == "index_put")
 
 
-def _masked_index_put(node: Node, self: Node, mask: Node, indices: Any, values: Node) -> Addition | None:
+def _masked_index_put(node: Any, self: Any, mask: Any, indices: Any, values: Any) -> Addition | None:
     found = _index_put(node, self, indices, values, True)
     if found is None or found.name != "embedding_dense_backward" or found.dim != 0:
         return None
@@ -111,7 +114,7 @@ def _masked_index_put(node: Node, self: Node, mask: Node, indices: Any, values: 
     return None if paddings is None else replace(found, mask=mask if paddings else None)
 
 
-def _index_add(node: Node, self: Node, dim: int, index: Node, source: Node, alpha: Any) -> Addition | None:
+def _index_add(node: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any) -> Addition | None:
     if value(index) is None or value(index).dim() != 1 or value(node).dim() == 0:
         return None
     found = Addition(
@@ -120,7 +123,7 @@ def _index_add(node: Node, self: Node, dim: int, index: Node, source: Node, alph
     return found if _fits(value(source).shape, _rows_of(found)) else None
 
 
-def _scatter_add(node: Node, self: Node, dim: int, index: Node, src: Node) -> Addition | None:
+def _scatter_add(node: Any, self: Any, dim: int, index: Any, src: Any) -> Addition | None:
     rank = value(node).dim()
     if rank == 0 or value(index) is None or value(src) is None or not same(value(index).shape, value(src).shape):
         return None
@@ -135,7 +138,7 @@ def _scatter_add(node: Node, self: Node, dim: int, index: Node, src: Node) -> Ad
 
 
 def _scatter_reduce(
-    node: Node, self: Node, dim: int, index: Node, src: Node, reduce: str, include_self: bool
+    node: Any, self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool
 ) -> Addition | None:
     if reduce != "sum" or include_self is not True:
         return None
@@ -143,7 +146,7 @@ def _scatter_reduce(
     return found and replace(found, name=_name(node, "scatter_reduce"))
 
 
-_MATCHERS = {
+_MATCHERS: dict[Any, Callable[..., Addition | None]] = {
     aten.index_put.default: _index_put,
     aten._unsafe_index_put.default: _index_put,
     aten._unsafe_masked_index_put_accumulate.default: _masked_index_put,
@@ -199,25 +202,30 @@ def _of_embedding(found: Addition) -> Addition:
     return replace(found, source=widened.args[0] if padding is None else found.source, dtype=dtype)
 
 
-def _padding(source: Node, index: Node) -> int | None:
+def _is(node: Any, target: Any) -> bool:
+    return isinstance(node, Node) and node.target is target
+
+
+def _padding(source: Any, index: Any) -> Any:
     """The padding if ``source`` is ``where(index == padding, 0, gradient)``, else None."""
     if source.target is not aten.where.self:
         return None
-    mask, zero = source.args[:2]
-    while isinstance(mask, Node) and mask.target is aten.unsqueeze.default:
+    mask: Any = source.args[0]
+    zero: Any = source.args[1]
+    while _is(mask, aten.unsqueeze.default):
         mask = mask.args[0]
     is_zero = isinstance(zero, Node) and zero.target in _FILLS and zero.args[_FILLS[zero.target]] == 0
-    is_mask = isinstance(mask, Node) and mask.target is aten.eq.Scalar and mask.args[0] is index
+    is_mask = _is(mask, aten.eq.Scalar) and mask.args[0] is index
     return mask.args[1] if is_zero and is_mask else None
 
 
-def _paddings_of(mask: Node, found: Addition) -> list[int] | None:
+def _paddings_of(mask: Any, found: Addition) -> list[int] | None:
     """The paddings that a mask of the index excludes. None if it excludes other entries that are in range."""
     while mask.target is aten.unsqueeze.default:
         mask = mask.args[0]
     if mask.target is aten.bitwise_and.Tensor:
         parts = [_paddings_of(part, found) for part in mask.args]
-        return None if None in parts else sum(parts, [])
+        return None if None in parts else list(itertools.chain(*filter(None, parts)))
     if len(mask.args) != 2 or mask.args[0] is not found.index:
         return None
     number = mask.args[1].meta["val"] if isinstance(mask.args[1], Node) else mask.args[1]
@@ -229,12 +237,12 @@ def _paddings_of(mask: Node, found: Addition) -> list[int] | None:
     return [] if is_range else None
 
 
-def _rounded_to(node: Node) -> torch.dtype | None:
+def _rounded_to(node: Any) -> torch.dtype | None:
     """The half type to which the only use converts a float32 ``node``."""
     users = list(node.users)
     if len(users) != 1 or users[0].target is not prims.convert_element_type.default:
         return None
-    dtype = users[0].args[1]
+    dtype: Any = users[0].args[1]
     return dtype if dtype in _HALF and value(node).dtype == torch.float32 else None
 
 

@@ -90,7 +90,7 @@ def _is_filled(addition: Addition) -> bool:
 
 
 class _Decision(NamedTuple):
-    count: bool = False  # rows are single values of a half type
+    count: bool = False  # pyright: ignore[reportIncompatibleMethodOverride]  # rows are single values of a half type
     in_float32: bool = False  # half types are added in mode ``accurate``
     faster: bool = False  # than Inductor's kernel
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch._C import _dynamo  # pyright: ignore[reportAttributeAccessIssue]
 from torch._dynamo import convert_frame
 from torch._inductor import config, custom_graph_pass
 from torch.fx import Graph
@@ -68,7 +68,7 @@ def _guard_compiled(state: State) -> None:
     reason = f"torch_ops.override replaces in graphs: {', '.join(state.operators) or 'nothing'}"
     for reference in convert_frame.input_codes.seen:
         code = reference()
-        for entry in torch._C._dynamo.eval_frame._debug_get_cache_entry_list(code) if code is not None else ():
+        for entry in _dynamo.eval_frame._debug_get_cache_entry_list(code) if code is not None else ():
             manager: Any = entry.guard_manager
             if not hasattr(manager, "_gpuopt_state"):
                 manager._gpuopt_state = state
@@ -108,7 +108,7 @@ class RowsPass(custom_graph_pass.CustomGraphPass):
         return ("gpuopt", *_VERSION, state.operators, state.device, state.always, previous)
 
 
-class Passes(list):
+class Passes(list[Any]):
     """The passes from before, and a :class:`RowsPass`. Newer versions of PyTorch accept a list.
 
     Args:
@@ -116,7 +116,8 @@ class Passes(list):
     """
 
     def __init__(self, previous: Any) -> None:
-        super().__init__([*custom_graph_pass.get_custom_graph_passes(previous), RowsPass()])
+        passes: Any = custom_graph_pass  # older versions have no lists of passes
+        super().__init__([*passes.get_custom_graph_passes(previous), RowsPass()])
         self.previous = previous
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from torch_ops._deprecated import takes_old_calls
 from torch_ops.compat import _finder
 from torch_ops.compat import causal_conv1d as causal_conv1d
 from torch_ops.compat import causal_conv1d_functions as causal_conv1d_functions
@@ -65,14 +66,18 @@ PATCHES = {"torch_geometric": torch_geometric}
 
 
 def _known(names: str | Iterable[str] | None) -> list[str]:
+    if not isinstance(names, str | Iterable | None):
+        raise TypeError(f"torch_ops.compat: names must be names of packages, got {type(names).__name__}")
     wanted = list(PACKAGES) if names is None else [names] if isinstance(names, str) else list(names)
     for name in wanted:
         if name not in PACKAGES and name not in PATCHES:
-            raise ValueError(f"torch_ops.compat: expected names among {', '.join([*PACKAGES, *PATCHES])}, got {name!r}")
+            known = ", ".join([*PACKAGES, *PATCHES])
+            raise ValueError(f"torch_ops.compat: names must be among {known}, got {name!r}")
     return wanted
 
 
-def install(names: str | Iterable[str] | None = None, force: bool = False) -> list[str]:
+@takes_old_calls("names force")
+def install(names: str | Iterable[str] | None = None, *, force: bool = False) -> list[str]:
     """Makes ``import <name>`` find the drop-in of a package that is not installed.
 
     ``importlib.util.find_spec``, ``importlib.metadata.version`` and the package's ``__version__`` answer as for an installed
@@ -89,6 +94,7 @@ def install(names: str | Iterable[str] | None = None, force: bool = False) -> li
         The names that now lead to a drop-in. A package that is installed is left alone without ``force``, and its name is missing.
 
     Raises:
+        TypeError: ``names`` is no name.
         ValueError: a name has no drop-in.
         ModuleNotFoundError: ``names`` has ``"torch_geometric"``, which is not installed.
     """

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,7 @@ class _Distribution(importlib.metadata.Distribution):
     def read_text(self, filename: str) -> str | None:
         return self._files.get(filename)
 
-    def locate_file(self, path):
+    def locate_file(self, path: Any) -> Any:
         raise FileNotFoundError(f"{path}: a drop-in has no files of its own")
 
 
@@ -69,7 +70,7 @@ class _Alias(Loader):
     def create_module(self, spec: ModuleSpec) -> None:
         return None
 
-    def exec_module(self, module: ModuleType) -> None:
+    def exec_module(self, module: Any) -> None:
         module.__version__ = self._package.version
         module.__getattr__ = functools.partial(_no_attribute, module.__name__, self._package)
         for name in self._package.modules:

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from torch_ops._index_select import index_select
+from torch_ops._segment import group_by, segment_softmax
 from torch_ops._tracing import is_eager, keeper
-from torch_ops.index_select import index_select
-from torch_ops.segment import group_by, segment_softmax
 from torch_ops.sparse import CSR
 from torch_ops.sparse.structure import Pair, Side, transposed
 
@@ -39,7 +39,7 @@ def is_index(tensor: object) -> bool:
     )
 
 
-def is_dense(tensor: object) -> bool:
+def is_dense(tensor: Any) -> bool:
     """Whether ``tensor`` has features or weights that the operators take."""
     return (
         type(tensor) in (Tensor, torch.nn.Parameter)
@@ -92,7 +92,11 @@ class Groups(NamedTuple):
 def groups(index: Tensor, count: int) -> Groups | None:
     """The groups of equal values of ``index``. None if a value is not from 0 to ``count - 1``."""
     found = remembered([index], f"groups {count}", lambda: _new_groups(index, count))
-    return None if found is None else Groups(*found)
+    if found is None:
+        return None
+    ptr, order, position = found
+    assert ptr is not None
+    return Groups(ptr, order, position)
 
 
 def _new_groups(index: Tensor, count: int) -> Groups | None:
@@ -135,7 +139,8 @@ class _KeptPair(Pair):
     """A matrix that was made of ``sources``. Its transpose is kept with it."""
 
     def __init__(self, results: Results, sources: Sequence[Tensor], key: str) -> None:
-        super().__init__(Side(*results[:3]), Side(*results[3:]) if len(results) > 3 else None)
+        parts: Any = results
+        super().__init__(Side(*parts[:3]), Side(*parts[3:]) if len(parts) > 3 else None)
         self._made_of = sources, key
 
     def add_transpose(self, columns: int) -> None:
@@ -155,10 +160,10 @@ class _KeptPair(Pair):
 def _matrix(sources: Sequence[Tensor], key: str, shape: tuple[int, int], make: Callable[[], CSR | None]) -> CSR | None:
     def sides() -> Results | None:
         made = make()
-        return made and made._side
+        return None if made is None else made._side
 
     found = remembered(sources, key, sides)
-    return found and CSR._of(_KeptPair(found, sources, key), False, shape[1], None)
+    return None if found is None else CSR._of(_KeptPair(found, sources, key), False, shape[1], None)
 
 
 def _is_within(index: Tensor, count: int) -> bool:
@@ -170,8 +175,10 @@ def _is_within(index: Tensor, count: int) -> bool:
 
 def matrix_of_sparse(tensor: Tensor) -> CSR:
     """The pattern of a sparse CSR tensor."""
-    sources, shape = (tensor.crow_indices(), tensor.col_indices()), tuple(tensor.shape)
-    return _matrix(sources, f"sparse {shape}", shape, lambda: CSR(*sources, None, shape))
+    ptr, index, shape = tensor.crow_indices(), tensor.col_indices(), (tensor.shape[0], tensor.shape[1])
+    found = _matrix((ptr, index), f"sparse {shape}", shape, lambda: CSR(ptr, index, None, shape))
+    assert found is not None
+    return found
 
 
 # ---------------------------------------------------------------- differentiable forms
@@ -181,18 +188,18 @@ class _Permuted(torch.autograd.Function):
     """Rows in another order. The gradient is in the order of before, without an addition at an index."""
 
     @staticmethod
-    def forward(context, rows: Tensor, order: Tensor, position: Tensor) -> Tensor:
+    def forward(context: Any, rows: Tensor, order: Tensor, position: Tensor) -> Tensor:
         context.save_for_backward(order, position)
         context.save_for_forward(order, position)
         return index_select(rows, 0, order)
 
     @staticmethod
-    def backward(context, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(context: Any, gradient: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         order, position = context.saved_tensors
         return _Permuted.apply(gradient, position, order), None, None
 
     @staticmethod
-    def jvp(context, tangent: Tensor, *_: None) -> Tensor:
+    def jvp(context: Any, tangent: Tensor, *_: None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return _Permuted.apply(tangent, *context.saved_tensors)
 
 

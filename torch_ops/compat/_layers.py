@@ -3,13 +3,15 @@
 Each form returns NotImplemented for a call that it cannot honour. The layer's own method then computes it, and raises its errors.
 """
 
+# Where the package torch_geometric is missing, pyright finds the module of its name in this folder.
+# pyright: reportUnknownParameterType=false, reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import contextlib
 import functools
 import math
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,13 +22,22 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 
+from torch_ops._graph_attention import sum_at_entries
+from torch_ops._segment import segment_softmax
+from torch_ops._spmm import Reduction, sddmm, spmm
 from torch_ops.compat import _graphs, _messages
-from torch_ops.graph_attention import sum_at_entries
-from torch_ops.segment import segment_softmax
 from torch_ops.sparse import CSR
-from torch_ops.spmm import sddmm, spmm
 
-_REDUCTIONS = {SumAggregation: "sum", MeanAggregation: "mean", MaxAggregation: "max", MinAggregation: "min"}
+# The words of PyTorch Geometric, and what spmm calls them.
+_WORDS: dict[str, Reduction] = {
+    "add": "sum", "sum": "sum", "mean": "mean", "max": "amax", "amax": "amax", "min": "amin", "amin": "amin",
+}  # fmt: skip
+_REDUCTIONS: dict[type, Reduction] = {
+    SumAggregation: "sum",
+    MeanAggregation: "mean",
+    MaxAggregation: "amax",
+    MinAggregation: "amin",
+}
 _HALF = (torch.float16, torch.bfloat16)
 _PROPAGATE_HOOKS = (
     "_propagate_forward_pre_hooks",
@@ -46,7 +57,7 @@ _GLOBAL_HOOKS = (
 )
 
 
-def propagate(layer: MessagePassing, edge_index: object, size: Any = None, **inputs: Any) -> Any:
+def propagate(layer: MessagePassing, edge_index: Any, size: Any = None, **inputs: Any) -> Any:
     """``layer.propagate(edge_index, size=size, **inputs)``, or NotImplemented."""
     message, reduce = _message_of(type(layer)), _reduction(layer)
     if message is None or reduce is None or _is_changed(layer, _PROPAGATE_HOOKS, "message", "aggregate", "update"):
@@ -61,7 +72,7 @@ def propagate(layer: MessagePassing, edge_index: object, size: Any = None, **inp
         return _product_attention(graph, inputs) if reduce == "sum" else NotImplemented
 
 
-def edge_updater(layer: MessagePassing, edge_index: object, size: Any = None, **inputs: Any) -> Any:
+def edge_updater(layer: MessagePassing, edge_index: Any, size: Any = None, **inputs: Any) -> Any:
     """``layer.edge_updater(edge_index, size=size, **inputs)``, or NotImplemented."""
     if not _has_additive_attention(type(layer)) or _is_changed(layer, _EDGE_HOOKS, "edge_update"):
         return NotImplemented
@@ -90,7 +101,7 @@ def _has_additive_attention(layer: type) -> bool:
     return _messages.is_additive_attention(layer.edge_update)
 
 
-def _reduction(layer: MessagePassing) -> str | None:
+def _reduction(layer: MessagePassing) -> Reduction | None:
     aggregation = layer.aggr_module
     if any(getattr(aggregation, name, None) for name in _MODULE_HOOKS):
         return None
@@ -122,7 +133,7 @@ class _Graph:
         self._is_autocast = torch.is_autocast_enabled(edges.device.type)
 
     @staticmethod
-    def of(layer: MessagePassing, edge_index: object, size: Any) -> _Graph | None:
+    def of(layer: MessagePassing, edge_index: Any, size: Any) -> _Graph | None:
         edges = edge_index
         if type(edge_index) is EdgeIndex:
             if layer.fuse and layer.SUPPORTS_FUSED_EDGE_INDEX and edge_index.is_sorted_by_col:
@@ -132,7 +143,7 @@ class _Graph:
             return None
         return _Graph(layer, edges, layer._check_input(edge_index, size))
 
-    def ends(self, features: object) -> tuple[Any, Any]:
+    def ends(self, features: Any) -> tuple[Any, Any]:
         """The features of the sending and of the receiving nodes.
 
         With the flow from targets to sources, the methods that PyTorch Geometric generates do not take the pair that its own
@@ -144,7 +155,7 @@ class _Graph:
             return None, None
         return features[0], features[1]
 
-    def has(self, end: int, features: object, dim: int) -> bool:
+    def has(self, end: int, features: Any, dim: int) -> bool:
         """Whether ``features`` may belong to the nodes at an end. Their number becomes the number of nodes, if it is unknown yet."""
         if not _graphs.is_dense(features) or not -features.dim() <= dim < features.dim():
             return False
@@ -155,16 +166,16 @@ class _Graph:
     def matrix(self) -> CSR | None:
         """A row for each node that receives, a column for each one that sends."""
         rows, columns = self.size[self.i], self.size[self.j]
-        return _graphs.matrix(
-            self.edges, self.i, (columns if rows is None else rows, rows if columns is None else columns)
-        )
+        shape: Any = columns if rows is None else rows, rows if columns is None else columns
+        return _graphs.matrix(self.edges, self.i, shape)
 
     def softmax(self, scores: Tensor) -> Tensor:
         """The softmax over the edges that end at each node. scores: (edges, heads), on a graph that has a matrix."""
-        count = self.size[self.j] if self.size[self.i] is None else self.size[self.i]
-        return _graphs.softmax(scores, _graphs.groups(self.edges[self.i], count))
+        count: Any = self.size[self.j] if self.size[self.i] is None else self.size[self.i]
+        found: Any = _graphs.groups(self.edges[self.i], count)
+        return _graphs.softmax(scores, found)
 
-    def no_autocast(self) -> contextlib.AbstractContextManager:
+    def no_autocast(self) -> contextlib.AbstractContextManager[Any]:
         """PyTorch Geometric's gathers, products and sums at nodes have the dtype of their operands under autocast, too."""
         if self._is_autocast:
             return torch.autocast(self.edges.device.type, enabled=False)
@@ -178,7 +189,7 @@ class _Graph:
 # ---------------------------------------------------------------- the fused forms
 
 
-def _sum_of_products(graph: _Graph, message: _messages.Product, features: object, weight: object, reduce: str) -> Any:
+def _sum_of_products(graph: _Graph, message: _messages.Product, features: Any, weight: Any, reduce: Reduction) -> Any:
     dim = graph.layer.node_dim
     x, receiving = graph.ends(features)
     if not graph.has(graph.j, x, dim) or (isinstance(receiving, Tensor) and not graph.has(graph.i, receiving, dim)):
@@ -199,7 +210,7 @@ def _sum_of_products(graph: _Graph, message: _messages.Product, features: object
     return _weighted(matrix, weight, x, reduce)
 
 
-def _weighted(matrix: CSR, weight: Tensor | None, x: Tensor, reduce: str = "sum") -> Tensor:
+def _weighted(matrix: CSR, weight: Tensor | None, x: Tensor, reduce: Reduction = "sum") -> Tensor:
     if weight is None:
         return spmm(matrix, x, reduce)
     dtype = torch.promote_types(x.dtype, weight.dtype)
@@ -213,8 +224,8 @@ def _fits(message: _messages.Product, x: Tensor, weight: Tensor, edges: int) -> 
     return weight.shape == (edges,) or (not message.by_head and weight.shape == (edges, 1))
 
 
-def _additive_attention(graph: _Graph, scores: object) -> Any:
-    layer = graph.layer
+def _additive_attention(graph: _Graph, scores: Any) -> Any:
+    layer: Any = graph.layer
     source, target = graph.ends(scores)
     if not graph.has(graph.j, source, layer.node_dim) or not graph.has(graph.i, target, layer.node_dim):
         return NotImplemented
@@ -230,8 +241,9 @@ def _additive_attention(graph: _Graph, scores: object) -> Any:
 
 
 def _product_attention(graph: _Graph, inputs: dict[str, Any]) -> Any:
-    layer = graph.layer
-    query, key, value = tensors = [inputs.get(name) for name in ("query", "key", "value")]
+    layer: Any = graph.layer
+    tensors: list[Any] = [inputs.get(name) for name in ("query", "key", "value")]
+    query, key, value = tensors
     if inputs.get("edge_attr") is not None or layer.lin_edge is not None:
         return NotImplemented
     if not all(graph.has(end, x, layer.node_dim) for end, x in zip((graph.i, graph.j, graph.j), tensors)):
@@ -250,7 +262,7 @@ def _product_attention(graph: _Graph, inputs: dict[str, Any]) -> Any:
 # ---------------------------------------------------------------- functions
 
 
-def softmax(src: object, index: object = None, ptr: object = None, num_nodes: int | None = None, dim: int = 0) -> Any:
+def softmax(src: Any, index: Any = None, ptr: Any = None, num_nodes: int | None = None, dim: int = 0) -> Any:
     """``torch_geometric.utils.softmax``, or NotImplemented."""
     if not _graphs.is_dense(src) or not src.dim() or dim not in (0, -src.dim()):
         return NotImplemented
@@ -267,17 +279,17 @@ def softmax(src: object, index: object = None, ptr: object = None, num_nodes: in
     return NotImplemented if found is None else _graphs.softmax(src, found)
 
 
-def spmm_of_sparse(src: object, other: object, reduce: str = "sum") -> Any:
+def spmm_of_sparse(src: Any, other: Any, reduce: str = "sum") -> Any:
     """``torch_geometric.utils.spmm`` of a sparse tensor, or NotImplemented."""
-    reduce = "sum" if reduce == "add" else reduce
+    word = _WORDS.get(reduce)
     if type(src) is not Tensor or src.layout not in (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo):
         return NotImplemented
-    if not _can_multiply(other, reduce) or src.dim() != 2 or src.dtype != other.dtype or src.is_inference():
+    if word is None or not _can_multiply(other) or src.dim() != 2 or src.dtype != other.dtype or src.is_inference():
         return NotImplemented
     if src.shape[1] != other.shape[0] or src.device != other.device:
         return NotImplemented
     if src.layout is not torch.sparse_csr:
-        if reduce in ("sum", "mean"):
+        if word in ("sum", "mean"):
             return NotImplemented
         warnings.warn(
             "Converting sparse tensor to CSR format for more efficient processing. Consider converting your sparse tensor to CSR"
@@ -286,15 +298,17 @@ def spmm_of_sparse(src: object, other: object, reduce: str = "sum") -> Any:
         )
         src = src.to_sparse_csr()
     values = src.values()
-    return NotImplemented if values.dim() != 1 else spmm(_graphs.matrix_of_sparse(src), other, reduce, values=values)
+    return NotImplemented if values.dim() != 1 else spmm(_graphs.matrix_of_sparse(src), other, word, values=values)
 
 
 def spmm_of_edge_index(
-    input: EdgeIndex, other: object, value: object = None, reduce: str = "sum", transpose: bool = False
+    input: EdgeIndex, other: Any, value: Any = None, reduce: str = "sum", transpose: bool = False
 ) -> Any:
     """``torch_geometric.edge_index._spmm``, or NotImplemented."""
-    reduce = {"add": "sum", "amin": "min", "amax": "max"}.get(reduce, reduce)
-    if type(input) is not EdgeIndex or not _can_multiply(other, reduce) or not _graphs.is_index(input.as_tensor()):
+    word = _WORDS.get(reduce)
+    if word is None or type(input) is not EdgeIndex or not _can_multiply(other):
+        return NotImplemented
+    if not _graphs.is_index(input.as_tensor()):
         return NotImplemented
     if not (input.is_sorted_by_col if transpose else input.is_sorted_by_row):
         return NotImplemented
@@ -303,14 +317,12 @@ def spmm_of_edge_index(
     ):
         return NotImplemented
     row = 1 if transpose else 0
-    shape: Sequence[int] = (input.get_sparse_size(row), input.get_sparse_size(1 - row))
+    shape: Any = (input.get_sparse_size(row), input.get_sparse_size(1 - row))
     if shape[1] != other.shape[0]:
         return NotImplemented
-    matrix = _graphs.matrix(input.as_tensor(), row, tuple(shape))
-    return NotImplemented if matrix is None else spmm(matrix, other, reduce, values=value)
+    matrix = _graphs.matrix(input.as_tensor(), row, shape)
+    return NotImplemented if matrix is None else spmm(matrix, other, word, values=value)
 
 
-def _can_multiply(other: object, reduce: str) -> bool:
-    if not _graphs.is_dense(other) or other.dim() != 2:
-        return False
-    return reduce in ("sum", "mean", "max", "min") and not torch.is_autocast_enabled(other.device.type)
+def _can_multiply(other: Any) -> bool:
+    return _graphs.is_dense(other) and other.dim() == 2 and not torch.is_autocast_enabled(other.device.type)

@@ -17,7 +17,7 @@ from torch_ops.compat import _graphs
 
 
 def gcn_norm(
-    original: Callable,
+    original: Callable[..., Any],
     edge_index: object,
     edge_weight: object = None,
     num_nodes: int | None = None,
@@ -41,13 +41,17 @@ def gcn_norm(
     return _once(norm, edge_index, key, None, num_nodes, improved, add_self_loops, flow, dtype)
 
 
-def remove_self_loops(original: Callable, edge_index: object, edge_attr: object = None) -> Any:
+def remove_self_loops(original: Callable[..., Any], edge_index: object, edge_attr: object = None) -> Any:
     """``remove_self_loops``, or NotImplemented."""
     return _once(original, edge_index, (), edge_attr)
 
 
 def with_self_loops(
-    original: Callable, edge_index: object, edge_attr: object = None, fill_value: Any = None, num_nodes: Any = None
+    original: Callable[..., Any],
+    edge_index: object,
+    edge_attr: object = None,
+    fill_value: Any = None,
+    num_nodes: Any = None,
 ) -> Any:
     """``add_self_loops`` or ``add_remaining_self_loops``, or NotImplemented."""
     return _once(original, edge_index, (num_nodes,), edge_attr, fill_value, num_nodes)
@@ -61,7 +65,9 @@ FORMS = {
 }
 
 
-def _once(original: Callable, edge_index: object, key: tuple[Hashable, ...], attributes: object, *rest: Any) -> Any:
+def _once(
+    original: Callable[..., Any], edge_index: Any, key: tuple[Hashable, ...], attributes: object, *rest: Any
+) -> Any:
     """``original(edge_index, attributes, *rest)``, a pair of tensors.
 
     The first one depends on ``edge_index`` and ``key`` alone, and is the same object in each call. So is the second one if there are
@@ -81,7 +87,8 @@ def _once(original: Callable, edge_index: object, key: tuple[Hashable, ...], att
         return [_new(x, edge_index) for x in tensors]
 
     name = f"{original.__name__} {result is None} {key}"
-    edges, *weights = _graphs.remembered([edge_index], name, make)
+    found: Any = _graphs.remembered([edge_index], name, make)
+    edges, *weights = found
     return edge_index if edges is None else edges, weights[0] if result is None else result[1]
 
 

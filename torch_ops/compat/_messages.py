@@ -5,17 +5,21 @@ bytecode, whatever the layer's name is and whoever wrote it. A later version of 
 recognised, and its own code runs.
 """
 
+# Patterns are copies of methods of PyTorch Geometric, which have no annotations. Where the package is missing, pyright finds the module
+# of its name in this folder.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch.nn.functional as F
 from torch_geometric import utils
 
-softmax: Callable = NotImplemented  # torch_geometric.utils.softmax in the methods below, which are not called
+softmax: Callable[..., Any] = NotImplemented  # torch_geometric.utils.softmax in the methods below, which are not called
 
 
 class Product(NamedTuple):
@@ -88,7 +92,7 @@ def _product_attention(self, query_i, key_j, value_j, edge_attr, index, ptr, siz
     return out
 
 
-def _what(code: CodeType) -> tuple:
+def _what(code: CodeType) -> tuple[Any, ...]:
     """What a method computes. The first constant may be its docstring."""
     constants = tuple(value for value in code.co_consts if not isinstance(value, str))
     return code.co_code, code.co_names, constants[1:] if constants[:1] == (None,) else constants, code.co_argcount

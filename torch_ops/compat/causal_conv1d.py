@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from torch_ops.conv1d import causal_conv1d, conv1d_act
-from torch_ops.conv1d import causal_conv1d_update as update_position
+from torch_ops._conv1d import Activation, causal_conv1d, conv1d_act
+from torch_ops._conv1d import causal_conv1d_update as update_position
 
 __all__ = ["causal_conv1d_fn", "causal_conv1d_update", "causal_conv1d_varlen_states"]
 
@@ -150,8 +151,8 @@ def causal_conv1d_update(
     old = conv_state
     if batch == 0:
         return torch.empty_like(x)
+    padding = None if conv_state_indices is None else conv_state_indices < 0
     if conv_state_indices is not None:
-        padding = conv_state_indices < 0
         old = conv_state.index_select(0, conv_state_indices.clamp(min=0))
     if cache_seqlens is None:
         positions = torch.cat([old, x], 2)
@@ -166,7 +167,7 @@ def causal_conv1d_update(
         slots = _slots(cache_seqlens, length - kept, length, old)
         new = old.scatter(2, slots, x.narrow(2, length - kept, kept).to(old.dtype))
     out = _in_common_dtype(_convolve_window, window, weight, bias, None, name).to(x.dtype)
-    if conv_state_indices is None:
+    if conv_state_indices is None or padding is None:
         conv_state.copy_(new)
         return out
     write_rows(conv_state, conv_state_indices, torch.where(padding[:, None, None], old, new))
@@ -207,9 +208,9 @@ def causal_conv1d_varlen_states(x: Tensor, cu_seqlens: Tensor, state_len: int) -
 # ---------------------------------------------------------------- operands
 
 
-def _activation_name(activation: str | None) -> str:
+def _activation_name(activation: str | None) -> Activation | None:
     if activation is None:
-        return "none"
+        return None
     if activation not in ("silu", "swish"):
         raise NotImplementedError(f"activation must be None, silu, or swish, got {activation!r}")
     return "silu"
@@ -229,7 +230,7 @@ def _is_direct(x: Tensor, weight: Tensor) -> bool:
 
 
 def _in_common_dtype(
-    convolve: Callable[..., Tensor], x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor | None, *others
+    convolve: Callable[..., Tensor], x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor | None, *others: Any
 ) -> Tensor:
     """``convolve`` of these arguments in the dtype that the operands promote to. The result is rounded to ``x``'s dtype."""
     if _is_direct(x, weight):
@@ -243,7 +244,9 @@ def _in_common_dtype(
 # ---------------------------------------------------------------- convolutions
 
 
-def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor | None, activation: str) -> Tensor:
+def _convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor | None, activation: Activation | None
+) -> Tensor:
     out = causal_conv1d(x, weight, bias, activation)
     if states is not None and states.shape[2] > 0:
         head = min(states.shape[2], x.shape[2])
@@ -252,13 +255,20 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor | N
     return out
 
 
-def _convolve_window(window: Tensor, weight: Tensor, bias: Tensor | None, states: None, activation: str) -> Tensor:
+def _convolve_window(
+    window: Tensor, weight: Tensor, bias: Tensor | None, states: None, activation: Activation | None
+) -> Tensor:
     """The outputs (N, C, L) of a window (N, C, K - 1 + L)."""
     return conv1d_act(window, weight[:, None], bias, groups=weight.shape[0], activation=activation)
 
 
 def _convolve_sequences(
-    x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor | None, activation: str, seq_idx: Tensor
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    states: Tensor | None,
+    activation: Activation | None,
+    seq_idx: Tensor,
 ) -> Tensor:
     channels, taps = weight.shape
     line = _with_states(x, states, taps)

@@ -5,16 +5,18 @@ They compute without a graph. ``silu_activation`` is a bool.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from torch_ops._conv1d import Activation, conv1d_backward
 from torch_ops.compat.causal_conv1d import causal_conv1d_fn, causal_conv1d_update
-from torch_ops.conv1d import conv1d_backward
 
 __all__ = ["causal_conv1d_bwd_function", "causal_conv1d_fwd_function", "causal_conv1d_update_function"]
 
 
-def _name(silu_activation: bool) -> str | None:
+def _name(silu_activation: bool) -> Activation | None:
     return "silu" if silu_activation else None
 
 
@@ -31,8 +33,10 @@ def causal_conv1d_fwd_function(
     """:func:`causal_conv1d_fn`. Final states are written to ``final_states_out`` if it is given. Returns (N, C, L)."""
     arguments = (x, weight, bias, seq_idx, initial_states)
     if final_states_out is None:
-        return causal_conv1d_fn(*arguments, activation=_name(silu_activation))
-    return causal_conv1d_fn(*arguments, True, final_states_out, _name(silu_activation))[0]
+        out: Any = causal_conv1d_fn(*arguments, activation=_name(silu_activation))
+        return out
+    out, _ = causal_conv1d_fn(*arguments, True, final_states_out, _name(silu_activation))
+    return out
 
 
 def causal_conv1d_bwd_function(
@@ -69,7 +73,7 @@ def causal_conv1d_bwd_function(
     ):
         (channels, taps), mask = weight.shape, (True, True, bias is not None)
         with torch.no_grad():
-            grads = conv1d_backward(
+            grads: Any = conv1d_backward(
                 dout, x, weight[:, None], 1, (taps - 1, 0), 1, channels, mask, bias, _name(silu_activation)
             )
         grad_x = grads[0] if dx is None else dx.copy_(grads[0])
@@ -77,12 +81,12 @@ def causal_conv1d_bwd_function(
     if not return_dinitial_states and initial_states is not None:
         initial_states = initial_states.detach()
     with torch.enable_grad():
-        wanted = [x, weight] + [bias] * (bias is not None) + [initial_states] * bool(return_dinitial_states)
+        wanted: list[Any] = [x, weight, *[bias] * (bias is not None), *[initial_states] * bool(return_dinitial_states)]
         leaves = [tensor.detach().requires_grad_() for tensor in wanted]
         rest = iter(leaves[2:])
         bias = None if bias is None else next(rest)
         states = next(rest) if return_dinitial_states else initial_states
-        results = causal_conv1d_fn(
+        results: Any = causal_conv1d_fn(
             leaves[0], leaves[1], bias, seq_idx, states, dfinal_states is not None, activation=_name(silu_activation)
         )
     outputs, gradients = (results, dout) if dfinal_states is None else (results, (dout, dfinal_states))

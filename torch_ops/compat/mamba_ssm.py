@@ -10,13 +10,15 @@ Shapes: N is the batch, D the channels, L the positions, S the states of a chann
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torch_ops._scan import linear_recurrence
+from torch_ops._selective_scan import selective_scan, selective_scan_update
 from torch_ops.compat.causal_conv1d import causal_conv1d_fn, check_shape, write_rows
-from torch_ops.scan import linear_recurrence
-from torch_ops.selective_scan import selective_scan, selective_scan_update
 
 __all__ = ["mamba_inner_fn", "selective_scan_fn", "selective_state_update"]
 
@@ -61,7 +63,9 @@ def selective_scan_fn(
     if A.is_complex():
         out, last_state = _complex_scan(u, delta, A, B, C, D, z, delta_bias, delta_softplus)
         return (out, last_state) if return_last_state else out
-    return selective_scan(u, delta, A, B, C, D, z, delta_bias, delta_softplus, return_last_state)
+    return selective_scan(
+        u, delta, A, B, C, D, z, delta_bias, delta_softplus=delta_softplus, return_last_state=return_last_state
+    )
 
 
 @torch.no_grad()
@@ -112,11 +116,11 @@ def selective_state_update(
             out = out.masked_fill(is_padding.view(-1, *[1] * (out.dim() - 1)), 0)
         return out
     if state.dim() == 3 and x.dim() == 2:
-        return selective_scan_update(state, x, dt, A, B, C, D, z, dt_bias, dt_softplus)
+        return selective_scan_update(state, x, dt, A, B, C, D, z, dt_bias, dt_softplus=dt_softplus)
     # Operands without heads may come together with one head.
     x, dt, z = (_with_heads(t, 2, 1) for t in (x, dt, z))
     A, D, dt_bias = _with_heads(A, 2, 0), _with_heads(D, 1, 0), _with_heads(dt_bias, 1, 0)
-    out = selective_scan_update(_with_heads(state, 3, 1), x, dt, A, B, C, D, z, dt_bias, dt_softplus)
+    out = selective_scan_update(_with_heads(state, 3, 1), x, dt, A, B, C, D, z, dt_bias, dt_softplus=dt_softplus)
     return out if state.dim() == 4 else out.squeeze(1)
 
 
@@ -178,8 +182,8 @@ def mamba_inner_fn(
         TypeError: an argument is complex that must be real.
         RuntimeError: shapes do not match as above; devices differ; norms of B or C with complex A.
     """
-    x, z = xz.chunk(2, 1)
-    x = causal_conv1d_fn(x, conv1d_weight.squeeze(1), conv1d_bias, activation="silu")
+    signal, z = xz.chunk(2, 1)
+    x: Any = causal_conv1d_fn(signal, conv1d_weight.squeeze(1), conv1d_bias, activation="silu")
     rank, parts = delta_proj_weight.shape[1], 2 if A.is_complex() else 1
     width = A.shape[1] * parts
     projected = functional.linear(x.mT, x_proj_weight)
@@ -196,7 +200,7 @@ def mamba_inner_fn(
         t if weight is None else _normalised(t, weight, b_c_dt_rms_eps)
         for t, weight in ((B, b_rms_weight), (C, c_rms_weight), (delta, dt_rms_weight))
     )
-    out = selective_scan_fn(x, delta, A, B, C, D, z, delta_bias, delta_softplus)
+    out: Any = selective_scan_fn(x, delta, A, B, C, D, z, delta_bias, delta_softplus)
     bias = None if out_proj_bias is None else out_proj_bias.to(out_proj_weight.dtype)
     return functional.linear(out.mT, out_proj_weight, bias)
 
@@ -261,7 +265,7 @@ def _complex_matrix(name: str, matrix: Tensor, u: Tensor, A: Tensor, dtype: torc
     return pairs.repeat_interleave(channels // groups.shape[1], 1)
 
 
-def _with_heads(tensor: Tensor | None, dims: int, where: int) -> Tensor | None:
+def _with_heads(tensor: Tensor | None, dims: int, where: int) -> Any:
     """One head is added to a tensor of so many dimensions."""
     return tensor.unsqueeze(where) if tensor is not None and tensor.dim() == dims else tensor
 

@@ -16,6 +16,9 @@ A replacement computes only what is the same: eager calls on CUDA tensors, and c
 computes all others.
 """
 
+# Where the package torch_geometric is missing, pyright finds the module of its name in this folder.
+# pyright: reportUnknownParameterType=false, reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import functools
@@ -24,8 +27,6 @@ import sys
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
-
-import torch
 
 __all__ = ["install", "uninstall"]
 
@@ -63,7 +64,7 @@ def _install() -> None:
     from torch_ops.compat import _graphs, _layers, _loops
 
     _undo.append(_graphs.clear)
-    forms = {
+    forms: dict[Any, Callable[..., Any]] = {
         utils.softmax: _layers.softmax,
         utils.spmm: _layers.spmm_of_sparse,
         edge_index._spmm: _layers.spmm_of_edge_index,
@@ -79,7 +80,7 @@ def _install() -> None:
 # ---------------------------------------------------------------- functions
 
 
-def _replacement(original: Callable, ours: Callable) -> FunctionType:
+def _replacement(original: Any, ours: Callable[..., Any]) -> Any:
     """A function that calls ``ours`` in eager mode, and ``original`` if the result of that is NotImplemented.
 
     TorchScript reads the source of ``__wrapped__``, and looks up its names in ``__globals__``. So it compiles the original.
@@ -87,7 +88,7 @@ def _replacement(original: Callable, ours: Callable) -> FunctionType:
 
     from torch_ops._tracing import is_eager, keeper
 
-    def call(*args, **kwargs):
+    def call(*args: Any, **kwargs: Any) -> Any:
         if is_eager() or keeper() is not None:
             result = ours(*args, **kwargs)
             if result is not NotImplemented:
@@ -106,7 +107,8 @@ def _replace_functions(replacements: dict[Any, Any]) -> None:
 
 def _exchange(replacements: dict[Any, Any]) -> None:
     # TorchScript compiles the overloads of a function once. It then forgets their sources, and keeps them by function.
-    overloads = getattr(torch.jit._state, "_jit_function_overload_caching", {})
+    state: Any = sys.modules.get("torch.jit._state")
+    overloads = getattr(state, "_jit_function_overload_caching", {})
     for old, new in replacements.items():
         if old in overloads:
             overloads[new] = overloads[old]
@@ -152,7 +154,7 @@ def _replace_templates(message_passing: type) -> None:
         # What a class inherited when its methods were generated must not outlive uninstall. Until then it must be what
         # MessagePassing has, or PyTorch Geometric would take it for a method of the class.
         for name in ("_orig_propagate", "_jinja_propagate", "_orig_edge_updater", "_jinja_edge_updater"):
-            inherited = vars(layer).get(name)
+            inherited: Any = vars(layer).get(name)
             if hasattr(inherited, "__wrapped__"):
                 _undo.append(functools.partial(setattr, layer, name, inherited.__wrapped__))
         _replace_methods(layer)

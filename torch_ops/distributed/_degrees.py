@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ class Degrees:
         self._slots[self.rank_buckets] = torch.arange(len(self.rank_buckets), device=device)
         self._buckets = torch.tensor(self.rank_buckets, device=device)
         size = len(self.rank_buckets) * length
-        local = sum(torch.bincount(self.index(end), minlength=size) for end in ends)
+        local: Any = sum(torch.bincount(self.index(end), minlength=size) for end in ends)
         self.of = self._summed(local.int().view(len(self.rank_buckets), length)).flatten()
 
     def index(self, vertex: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ class _Window(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         dim, line, held, wanted = ctx.known
         return _moved(grad, dim, line, wanted, held, adds=True), None, None, None, None
 
@@ -113,7 +113,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return ctx.line.total(grad)[ctx.line.rank], None
 
 
@@ -132,7 +132,7 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return (grad if ctx.line.rank == 0 else torch.zeros_like(grad)), None
 
 
@@ -154,7 +154,7 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (asked,) = ctx.saved_tensors
         line, to, come, size = ctx.known
         came = line.send(grad, come, to)

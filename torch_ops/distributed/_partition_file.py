@@ -46,7 +46,8 @@ def name_of(rank: int, ranks: int) -> str:
 
 
 def _bytes_of(numbers: torch.Tensor) -> memoryview:
-    return memoryview(np.ascontiguousarray(numbers.cpu().numpy(), dtype="<i4")).cast("B")
+    found: Any = np.ascontiguousarray(numbers.cpu().numpy(), dtype="<i4")
+    return memoryview(found).cast("B")
 
 
 def save(partition: Any, folder: Path) -> Path:

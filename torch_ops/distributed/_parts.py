@@ -25,7 +25,7 @@ class Parts:
         self.sharded: list[str | None] = []
         for placement in input.placements:
             if placement.is_partial() or (placement.is_shard() and not isinstance(placement, Shard)):
-                raise ValueError(f"{op}: expected shards or replicas of the first tensor, got {placement}")
+                raise ValueError(f"{op}: the first tensor must have shards or replicas, got {placement}")
             self.sharded.append(axes[placement.dim] if isinstance(placement, Shard) else None)
 
     def line(self, axis: str) -> Line | None:
@@ -57,7 +57,7 @@ class Parts:
             )
         for given, placement in zip(tensor.placements, wanted):
             if given != placement and not given.is_replicate():
-                raise ValueError(f"{self.op}: {name}: expected placements {tuple(wanted)}, got {tensor.placements}")
+                raise ValueError(f"{self.op}: {name} must have placements {tuple(wanted)}, got {tensor.placements}")
         gradients = [
             Partial("sum") if sharded is not None and sharded not in axes else placement
             for sharded, placement in zip(self.sharded, wanted)

@@ -20,7 +20,7 @@ from torch_ops.distributed._rules import RULES, Rule
 
 Call = Mapping[str, Any]  # the arguments of an operator by name, and the specs of tensors
 # Placements of the results and of the tensor arguments that are given.
-Choice = tuple[list[Placement | None], list[Placement]]
+Choice = tuple[list[Placement | None], list[Placement | None]]
 
 _ARGUMENT = re.compile(r"(&?)(\w+)\(([^)]*)\)")
 _RESULT = re.compile(r"(?:(\w+)|\(([^)]*)\))(?:/([\w~]+))?")
@@ -143,11 +143,11 @@ def _fills(size: int, mesh: DeviceMesh) -> bool:
 
 
 def _choice(
-    rule: Rule, axes: _Axes, results: list, given: dict[str, Any], axis: str, mesh: DeviceMesh
+    rule: Rule, axes: _Axes, results: list[Any], given: dict[str, Any], axis: str, mesh: DeviceMesh
 ) -> Choice | None:
     """The placements if this axis is sharded, or None if it can't be."""
     size, ranks = axes.sizes[axis], mesh.size()
-    arguments: list[Placement] = []
+    arguments: list[Placement | None] = []
     summed = any(names is not None and _kind(axis) in sums for names, sums in results)
     if (summed and rule.partial == "avg") or f"{axis}:" in axes.sizes:
         if size % ranks:
@@ -177,7 +177,7 @@ def _choice(
     return placements, arguments
 
 
-def _linear_choices(rule: Rule, call: Call, results: list, given: dict[str, Any]) -> Iterator[Choice]:
+def _linear_choices(rule: Rule, call: Call, results: list[Any], given: dict[str, Any]) -> Iterator[Choice]:
     """The placements if some arguments are partial sums, and so are the results."""
     dtype = call.get("dtype")
     if any(call[name] not in values for name, values in rule.linear_if.items()):
@@ -227,9 +227,8 @@ def choices(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, An
     results = list(axes.results())
     whole = _whole(rule, name, call, axes)
     mesh = next(iter(given.values())).mesh
-    found: list[Choice] = [
-        ([None if names is None else Replicate() for names, _ in results], [Replicate()] * len(given))
-    ]
+    whole_results: list[Placement | None] = [None if names is None else Replicate() for names, _ in results]
+    found: list[Choice] = [(whole_results, [Replicate()] * len(given))]
     for axis in axes.sizes:
         if _may_shard(axis) and axis[-1] != ":" and _kind(axis) not in whole:
             choice = _choice(rule, axes, results, given, axis, mesh)

@@ -41,21 +41,27 @@ class Visit:
         return self.layer.channels_last if self.times else None
 
     @property
+    def spent(self) -> Times:
+        """The times of a layer in a chain, which has been measured."""
+        assert self.times is not None
+        return self.times
+
+    @property
     def _one_way(self) -> float:
         """A conversion of the result, without that of its gradient."""
-        return self.times.result / (1 + self.backward)
+        return self.spent.result / (1 + self.backward)
 
     @property
     def end(self) -> float:
         """What the layer's channels-last result costs where it is not used as such."""
         seen = self.backward and self.gradient is not None
-        return self._one_way if seen else self.times.result
+        return self._one_way if seen else self.spent.result
 
     @property
     def cost(self) -> float:
         """Of the channels-last layer."""
         converts_gradient = self.backward and self.gradient is False
-        return self.times.channels_last * MARGIN + self._one_way * converts_gradient
+        return self.spent.channels_last * MARGIN + self._one_way * converts_gradient
 
 
 def choose(visits: list[Visit]) -> bool:
@@ -86,7 +92,7 @@ def _chains(visits: list[Visit]) -> list[tuple[list[Visit], float]]:
                 ends.append(0.0)
             ends[-1] = visit.end
         elif follows and visit.times is not None:
-            ends[-1] = visit.times.input  # which the contiguous layer makes itself
+            ends[-1] = visit.spent.input  # which the contiguous layer makes itself
         before = visit
     return list(zip(chains, ends, strict=True))
 
@@ -94,16 +100,16 @@ def _chains(visits: list[Visit]) -> list[tuple[list[Visit], float]]:
 def _cheapest(chain: list[Visit], end: float) -> list[bool]:
     """Which layers of a chain compute channels last at the lowest cost: a shortest path through two layouts."""
     arrived = chain[0].arrived
-    costs = [chain[0].times.input * arrived, chain[0].times.input * (not arrived)]
+    costs = [chain[0].spent.input * arrived, chain[0].spent.input * (not arrived)]
     came: list[tuple[bool, bool]] = []
     for visit in chain:
         if came:
-            stay, change = costs, [costs[1] + visit.times.input, costs[0] + visit.times.input]
+            stay, change = costs, [costs[1] + visit.spent.input, costs[0] + visit.spent.input]
             came.append((change[0] < stay[0], stay[1] <= change[1]))
             costs = [min(stay[0], change[0]), min(stay[1], change[1])]
         else:
             came.append((False, True))
-        costs = [costs[0] + visit.times.contiguous, costs[1] + visit.cost]
+        costs = [costs[0] + visit.spent.contiguous, costs[1] + visit.cost]
     layout = costs[1] + end < costs[0]
     chosen = []
     for step in reversed(came):

@@ -8,6 +8,7 @@ import torch
 from torch.nn.utils.parametrize import is_parametrized
 
 from torch_ops import nn
+from torch_ops._deprecated import takes_old_calls
 from torch_ops.layout import modules
 from torch_ops.layout.trial import FirstCall, choose_layouts
 
@@ -15,21 +16,21 @@ __all__ = ["convert"]
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
-_COUNTERPARTS = {
+_COUNTERPARTS: dict[type, type] = {
     torch.nn.Conv1d: nn.Conv1d,
     torch.nn.ConvTranspose1d: nn.ConvTranspose1d,
     torch.nn.LayerNorm: nn.LayerNorm,
     torch.nn.RMSNorm: nn.RMSNorm,
     torch.nn.Upsample: nn.Upsample,
 }
-_CHANNELS_LAST = {
+_CHANNELS_LAST: dict[type, type] = {
     **_COUNTERPARTS,
     torch.nn.Conv1d: modules.Conv1d,
     nn.Conv1d: modules.Conv1d,
     torch.nn.ConvTranspose1d: modules.ConvTranspose1d,
     nn.ConvTranspose1d: modules.ConvTranspose1d,
 }
-_ORIGINALS = {
+_ORIGINALS: dict[type, type] = {
     nn.Conv1d: torch.nn.Conv1d,
     nn.ConvTranspose1d: torch.nn.ConvTranspose1d,
     modules.Conv1d: torch.nn.Conv1d,
@@ -42,12 +43,14 @@ _ORIGINALS = {
 _NEAREST = ("nearest", "nearest-exact")
 
 
+@takes_old_calls("model reverse layout store_weights example")
 def convert(
     model: Model,
+    *,
     reverse: bool = False,
     layout: Literal["channels_last"] | None = None,
     store_weights: bool = False,
-    example: tuple | list | dict[str, Any] | None = None,
+    example: tuple[Any, ...] | list[Any] | dict[str, Any] | None = None,
 ) -> Model:
     """Makes the modules of a model compute with gpuopt, in place.
 
@@ -95,7 +98,7 @@ def convert(
     # a root module could not be exchanged at all. The new classes need no attributes that their bases lack, so an instance of one
     # is a valid instance of the other.
     if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"convert: expected a torch.nn.Module, got {type(model).__name__}")
+        raise TypeError(f"convert: model must be a torch.nn.Module, got {type(model).__name__}")
     if layout not in (None, "channels_last"):
         raise ValueError(f"convert: layout must be known: expected 'channels_last' or None, got {layout!r}")
     if layout and reverse:

@@ -7,14 +7,14 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from torch_ops.conv1d import conv1d, conv_transpose1d
-from torch_ops.transpose import transpose2d
+from torch_ops._conv1d import conv1d, conv_transpose1d
+from torch_ops._transpose import transpose2d
 
 __all__ = ["Choice", "Layer", "Times", "in_layout", "is_channels_last", "measure"]
 
@@ -55,9 +55,10 @@ class Choice(NamedTuple):
     gives: bool = False
 
     def convolve(self, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        padding: Any
         transposed, stride, padding, dilation, output_padding, groups = layer
         # Two ends with different zeros, 'same', are padded by gpuopt.
-        if self.channels_last and not self.by_gpuopt and type(padding) is not str:
+        if self.channels_last and not self.by_gpuopt and not isinstance(layer.padding, str):
             sizes = stride[0], padding[0], dilation[0], output_padding[0], groups, transposed
             # The operator for images converts its signal itself.
             result = torch.ops.gpuopt._conv1d_image.default(signal, weight, bias, *sizes)
@@ -114,6 +115,7 @@ class Fastest(NamedTuple):
 
 def _fastest(step: Callable[[], object], idle: float = 0.0) -> Fastest:
     """The fastest of several steps. ``idle`` are milliseconds of the host that a step spends once for a model, not once for a layer."""
+    began = 0.0
     for _ in range(_WARM_UPS):
         began = time.perf_counter()
         step()
@@ -145,7 +147,7 @@ def measure(
 
     def layer_ms(signal: Tensor, channels_last: bool) -> tuple[float, bool, Tensor]:
         """Its time, whether it is that of gpuopt's operator, and a result."""
-        operands = [signal.requires_grad_(gradients[0]), weight, bias]
+        operands = (signal.requires_grad_(gradients[0]), weight, bias)
         wanted = [x for x in operands if x is not None and x.requires_grad]
         grad = Choice(channels_last, by_gpuopt=False).convolve(layer, *operands).detach().clone()
 

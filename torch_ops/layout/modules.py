@@ -73,9 +73,11 @@ class ConvTranspose1d(nn.ConvTranspose1d):
             return torch.nn.ConvTranspose1d.forward(self, input, output_size)
         if not _has_layout(input):
             return super().forward(input, output_size)
-        sizes = self.stride, self.padding, self.kernel_size
-        output_padding = tuple(self._output_padding(input, output_size, *sizes, 1, self.dilation))
-        layer = Layer(True, self.stride, self.padding, self.dilation, output_padding, self.groups)
+        given: dict[str, Any] = {"stride": self.stride, "padding": self.padding, "kernel_size": self.kernel_size}
+        output_padding = self._output_padding(
+            input, output_size, **given, num_spatial_dims=1, dilation=list(self.dilation)
+        )
+        layer = Layer(True, self.stride, self.padding, self.dilation, tuple(output_padding), self.groups)
         return choice.convolve(layer, input, self.weight, self.bias)
 
 

@@ -43,7 +43,7 @@ class FirstCall:
     def __init__(self, store_weights: bool) -> None:
         self.store_weights = store_weights
 
-    def __call__(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+    def __call__(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not is_eager() or next((p.device.type for p in model.parameters()), None) not in devices:
             return
         # The passes call the model again. Other threads compute with what is chosen so far.
@@ -61,14 +61,14 @@ class FirstCall:
                 del module._forward_pre_hooks[key], module._forward_pre_hooks_with_kwargs[key]
 
 
-def choose_layouts(model: torch.nn.Module, args: tuple, kwargs: dict[str, Any], store_weights: bool) -> None:
+def choose_layouts(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], store_weights: bool) -> None:
     """Fixes the layout of every layer that a call of the model with these arguments reaches, and of its weight if told so."""
     trial = _Trial()
     layers = {module: _Candidate(trial) for module in model.modules() if isinstance(module, LAYERS)}
     chosen: dict[torch.nn.Module, Choice] = {}
     try:
         for module, layer in layers.items():
-            module._layout = layer
+            module._layout = layer  # pyright: ignore[reportAttributeAccessIssue]
         for number in range(_MOST_PASSES):
             trial.begin(may_give=number < _MOST_GIVING_PASSES)
             _pass(model, args, kwargs)
@@ -83,7 +83,7 @@ def choose_layouts(model: torch.nn.Module, args: tuple, kwargs: dict[str, Any], 
             store_weight(module, True)
 
 
-def _pass(model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+def _pass(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Calls the model with copies of its buffers and arguments, and computes gradients where it would. Random numbers stay."""
     leaves, tree = pytree.tree_flatten((args, kwargs))
     leaves = [x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in leaves]
@@ -107,17 +107,19 @@ class _Trial:
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
-        self.times: dict[tuple, Times] = {}
+        self.times: dict[tuple[Any, ...], Times] = {}
 
     def begin(self, may_give: bool) -> None:
         self.may_give = may_give
         self.learned = False  # whether a layer began or ceased to give in this pass
         self.visits: list[Visit] = []
 
-    def measured(self, problem: tuple | None) -> Times | None:
-        if problem is not None and problem not in self.times:
+    def measured(self, problem: tuple[Any, ...] | None) -> Times | None:
+        if problem is None:
+            return None
+        if problem not in self.times:
             self.times[problem] = measure(*problem)
-        return self.times.get(problem)
+        return self.times[problem]
 
 
 class _Candidate:
@@ -142,7 +144,7 @@ class _Candidate:
         result = self.choice().convolve(layer, signal, weight, bias)
         if result.requires_grad and is_channels_last(result):
             result.register_hook(lambda gradient: setattr(visit, "gradient", is_channels_last(gradient)))
-        result._gpuopt_layer = self
+        result._gpuopt_layer = self  # pyright: ignore[reportAttributeAccessIssue]
         return result
 
     def _arrival(self, layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> Visit:
@@ -163,7 +165,7 @@ class _Candidate:
         return visit
 
 
-def _problem(layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> tuple | None:
+def _problem(layer: Layer, signal: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Any, ...] | None:
     """The arguments of a measurement, or None if the layout makes no difference or is never measured."""
     device, dtype = signal.device, signal.dtype
     if torch.is_autocast_enabled(device.type) and dtype in _DTYPES:

@@ -1,6 +1,8 @@
-"""Sparse matrices in compressed rows: :class:`CSR`. ``torch_ops/spmm.py`` multiplies them."""
+"""Sparse matrices in compressed rows: :class:`CSR`. ``torch_ops/_spmm.py`` multiplies them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,7 +46,8 @@ class CSR:
 
     Raises:
         TypeError: ``ptr``, ``index``, ``perm`` or ``values`` is not a tensor, or an integer tensor has another dtype.
-        ValueError: a tensor has a wrong shape, is on another device, or holds a number out of range.
+        RuntimeError: a tensor has a wrong shape, or is on another device.
+        ValueError: a number in a tensor, or ``shape``, is out of range.
 
     Example:
         >>> a = torch_ops.CSR(torch.tensor([0, 2, 2, 3]), torch.tensor([0, 3, 1]), shape=(3, 4))
@@ -53,6 +56,10 @@ class CSR:
                 [0., 0., 0., 0.],
                 [0., 1., 0., 0.]])
     """
+
+    _placeholders: tuple[
+        list[Any], tuple[str, ...]
+    ]  # in place of all else, while torch.vmap has numbers in place of tensors
 
     def __init__(
         self,
@@ -105,10 +112,12 @@ class CSR:
             dtype: as in :class:`CSR`.
 
         Raises:
-            TypeError, ValueError: as :class:`CSR`.
+            TypeError, RuntimeError, ValueError: as :class:`CSR`.
         """
         check_vector("row", row)
         check_vector("col", col, row, row.shape[0])
+        rows: Any
+        columns: Any
         rows, columns = (None, None) if shape is None else check_shape(shape)
         compiling = torch.compiler.is_compiling()
         if compiling and rows is None:
@@ -157,7 +166,7 @@ class CSR:
             dtype: as in :class:`CSR`.
 
         Raises:
-            TypeError, ValueError: as :class:`CSR`, or both ``num_nodes`` and ``size`` are given.
+            TypeError, RuntimeError, ValueError: as :class:`CSR`, or both ``num_nodes`` and ``size`` are given.
         """
         shape = shape_of_edges(edge_index, num_nodes, size)
         return cls.from_coo(edge_index[1], edge_index[0], values, shape, check=check, dtype=dtype)
@@ -173,13 +182,13 @@ class CSR:
 
         Raises:
             TypeError: ``tensor`` is no tensor.
-            ValueError: it is not sparse, or has batches or blocks.
+            RuntimeError: it is not sparse, or has batches or blocks.
         """
         if not isinstance(tensor, Tensor):
             raise TypeError(f"CSR: tensor must be a sparse tensor: expected a tensor, got {type(tensor).__name__}")
         layout = tensor.layout
         if layout not in (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo) or tensor.sparse_dim() != 2:
-            raise ValueError(
+            raise RuntimeError(
                 "CSR: tensor must be a sparse matrix: expected layout sparse_csr, sparse_csc or sparse_coo and 2 sparse"
                 f" dimensions, got {layout} and shape {tuple(tensor.shape)}"
             )
@@ -194,7 +203,7 @@ class CSR:
         else:
             ptr, index, rows, columns = tensor.ccol_indices(), tensor.row_indices(), columns, rows
         if ptr.dim() != 1:
-            raise ValueError(f"CSR: tensor must be a matrix without batches: got shape {tuple(tensor.shape)}")
+            raise RuntimeError(f"CSR: tensor must be a matrix without batches: got shape {tuple(tensor.shape)}")
         made = cls(ptr, index, tensor.values(), (rows, columns), check=check, dtype=dtype)
         return made if layout == torch.sparse_csr else made.t()
 
@@ -225,16 +234,13 @@ class CSR:
         if isinstance(device, torch.dtype):
             device, dtype = None, device
 
-        def move(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor.to(device, non_blocking=non_blocking)
-
-        def moved(side: Side | None) -> Side | None:
-            return side and Side(*map(move, side))
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=non_blocking)
 
         target = self.device if device is None else torch.empty(0, device=device).device
         pair = self._pair
         if target != self.device:
-            pair = Pair(moved(pair.matrix), moved(pair.transpose))
+            pair = Pair(pair.matrix.map(move), pair.transpose and pair.transpose.map(move))
         values = self._values
         if values is not None:
             values = values.to(device=device, dtype=dtype, non_blocking=non_blocking)
@@ -254,16 +260,18 @@ class CSR:
     def _side(self) -> Side:
         side = self._pair.transpose if self._flipped else self._pair.matrix
         assert side is not None
-        return self._joined(side)
+        self._join(side)
+        return side
 
     @property
     def _other(self) -> Side | None:
-        return self._joined(self._pair.matrix if self._flipped else self._pair.transpose)
+        side = self._pair.matrix if self._flipped else self._pair.transpose
+        self._join(side)
+        return side
 
-    def _joined(self, side: Side | None) -> Side | None:
+    def _join(self, side: Side | None) -> None:
         if self._pair._stream is not None and side is not None and not torch.compiler.is_compiling():
             self._pair.join_stream(side)
-        return side
 
     @property
     def ptr(self) -> Tensor:
@@ -322,7 +330,7 @@ class CSR:
     def cache_transpose(self) -> CSR:
         """Makes the transpose that gradients of dense rows need, once, and returns the matrix itself.
 
-        :func:`spmm` calls it when it first meets a ``dense`` that requires a gradient. Call it before ``torch.compile``,
+        :func:`spmm` calls it when it first meets an ``input`` that requires a gradient. Call it before ``torch.compile``,
         ``torch.func`` or a CUDA graph, where nothing can be cached and each backward pass would sort.
         """
         if self._other is None:
@@ -352,20 +360,20 @@ class CSR:
             self.cache_transpose()
         return self._other or (None, None, None)
 
-    def _product(self, dense: Tensor, reduce: str = "sum", values: Tensor | None = None) -> Tensor:
-        """:func:`spmm` without its checks of types."""
+    def _product(self, input: Tensor, reduce: str = "sum", values: Tensor | None = None) -> Tensor:
+        """:func:`spmm` without its checks of types, with the operator's word for the reduction."""
         values = self._values if values is None else values
         heads = values is not None and values.dim() == 2
-        if dense.dim() >= (3 if heads else 1):
-            rows = dense.shape[-3 if heads else max(-2, -dense.dim())]
-            check_rows("spmm", "dense", rows, self._columns, "columns", dense.shape)
+        if input.dim() >= (3 if heads else 1):
+            rows = input.shape[-3 if heads else max(-2, -input.dim())]
+            check_rows("spmm", "input", rows, self._columns, "columns", input.shape)
         ptr, index, perm = self._side
-        t_ptr, t_index, t_perm = self._transpose_for(dense)
-        return _ops.spmm.default(ptr, index, perm, values, dense, reduce, t_ptr, t_index, t_perm)
+        t_ptr, t_index, t_perm = self._transpose_for(input)
+        return _ops.spmm.default(ptr, index, perm, values, input, reduce, t_ptr, t_index, t_perm)
 
-    def __matmul__(self, dense: Tensor) -> Tensor:
+    def __matmul__(self, input: Tensor) -> Tensor:
         """:func:`spmm` with ``reduce="sum"``. ``torch.compile`` does not know the operator ``@``: call :func:`spmm` there."""
-        return self._product(dense) if isinstance(dense, Tensor) else NotImplemented
+        return self._product(input) if isinstance(input, Tensor) else NotImplemented
 
     def __repr__(self) -> str:
         kind = str(self.ptr.dtype).removeprefix("torch.")

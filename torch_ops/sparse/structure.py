@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -19,8 +20,12 @@ class Side(NamedTuple):
     """A matrix in rows of entries."""
 
     ptr: Tensor
-    index: Tensor
+    index: Tensor  # pyright: ignore[reportIncompatibleMethodOverride]
     perm: Tensor | None
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Side:
+        ptr, index, perm = self
+        return Side(function(ptr), function(index), None if perm is None else function(perm))
 
 
 class Pair:
@@ -53,6 +58,7 @@ class Pair:
         if torch._C._cuda_getCurrentRawStream(device.index) == self._stream or not is_eager():
             return
         stream = torch.cuda.current_stream(device)
+        assert self._event is not None
         stream.wait_event(self._event)
         for tensor in side:
             if tensor is not None:
@@ -72,7 +78,7 @@ def transposed(side: Side, columns: int) -> Side:
 def check_rows(op: str, name: str, rows: int, expected: int, what: str, shape: Any) -> None:
     if rows != expected:
         raise RuntimeError(
-            f"gpuopt::{op}: {name} must have the {what} of csr: expected {expected}, got {rows} in shape {tuple(shape)}"
+            f"{op}: {name} must have the {what} of csr: expected {expected}, got {rows} in shape {tuple(shape)}"
         )
 
 
@@ -82,13 +88,13 @@ def check_vector(name: str, tensor: Any, like: Tensor | None = None, size: int |
     if tensor.dtype not in INTEGERS:
         raise TypeError(f"CSR: {name} must be int32 or int64: expected an integer dtype, got {tensor.dtype}")
     if tensor.dim() != 1:
-        raise ValueError(f"CSR: {name} must be a vector: expected 1 dimension, got shape {tuple(tensor.shape)}")
+        raise RuntimeError(f"CSR: {name} must be a vector: expected 1 dimension, got shape {tuple(tensor.shape)}")
     if like is not None and tensor.device != like.device:
-        raise ValueError(
+        raise RuntimeError(
             f"CSR: {name} must be on the device of the other tensors: expected {like.device}, got {tensor.device}"
         )
     if size is not None and tensor.shape[0] != size:
-        raise ValueError(f"CSR: {name} must have a number for each entry: expected {size}, got {tensor.shape[0]}")
+        raise RuntimeError(f"CSR: {name} must have a number for each entry: expected {size}, got {tensor.shape[0]}")
 
 
 def check_values(values: Any, like: Tensor, entries: int) -> None:
@@ -97,12 +103,12 @@ def check_values(values: Any, like: Tensor, entries: int) -> None:
     if not isinstance(values, Tensor):
         raise TypeError(f"CSR: values must be a tensor or None: expected a tensor, got {type(values).__name__}")
     if values.dim() not in (1, 2) or values.shape[0] != entries:
-        raise ValueError(
+        raise RuntimeError(
             "CSR: values must be (entries) or (entries, heads):"
             f" expected {entries} in the first of 1 or 2 dimensions, got shape {tuple(values.shape)}"
         )
     if values.device != like.device:
-        raise ValueError(f"CSR: values must be on the device of ptr: expected {like.device}, got {values.device}")
+        raise RuntimeError(f"CSR: values must be on the device of ptr: expected {like.device}, got {values.device}")
 
 
 def check_shape(shape: Any) -> tuple[int, int]:
@@ -171,14 +177,14 @@ def checked(side: Side, values: Any, shape: Any, check: bool, dtype: torch.dtype
     if perm is not None:
         check_vector("perm", perm, ptr, entries)
     if ptr.shape[0] == 0:
-        raise ValueError("CSR: ptr must have rows + 1 numbers: expected at least 1, got 0")
+        raise RuntimeError("CSR: ptr must have rows + 1 numbers: expected at least 1, got 0")
     check_values(values, ptr, entries)
     columns = None
     if shape is not None:
         wanted, columns = check_shape(shape)
         if wanted != rows:
-            raise ValueError(f"CSR: ptr must have rows + 1 numbers: expected {wanted + 1}, got {ptr.shape[0]}")
-    side = Side(*(None if t is None else t.detach() for t in side))
+            raise RuntimeError(f"CSR: ptr must have rows + 1 numbers: expected {wanted + 1}, got {ptr.shape[0]}")
+    side = side.map(lambda t: t.detach())
     if torch.compiler.is_compiling():
         if columns is None:
             raise ValueError("CSR: shape must be given inside torch.compile: expected (rows, columns), got None")
@@ -196,7 +202,7 @@ def checked(side: Side, values: Any, shape: Any, check: bool, dtype: torch.dtype
         raise TypeError(f"CSR: dtype must be int32 or int64: expected torch.int32 or torch.int64, got {dtype}")
     elif dtype == torch.int32 and not fits:
         raise ValueError(f"CSR: dtype must hold all sizes: expected int64 for {entries} entries of {rows} x {columns}")
-    return Side(*(None if t is None else t.to(dtype, copy=True).contiguous() for t in side)), columns
+    return side.map(lambda t: t.to(dtype, copy=True).contiguous()), columns
 
 
 def shape_of_edges(edge_index: Any, num_nodes: Any, size: Any) -> tuple[int, int] | None:
@@ -204,10 +210,10 @@ def shape_of_edges(edge_index: Any, num_nodes: Any, size: Any) -> tuple[int, int
     if not isinstance(edge_index, Tensor):
         raise TypeError(f"CSR: edge_index must be a tensor: expected (2, edges), got {type(edge_index).__name__}")
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        raise ValueError(f"CSR: edge_index must be (2, edges): expected 2 rows, got shape {tuple(edge_index.shape)}")
+        raise RuntimeError(f"CSR: edge_index must be (2, edges): expected 2 rows, got shape {tuple(edge_index.shape)}")
     if size is not None:
         if num_nodes is not None:
-            raise ValueError(f"CSR: give num_nodes or size: expected one of them, got {num_nodes} and {size}")
+            raise ValueError(f"CSR: num_nodes must not be given with size, got {num_nodes} and {size}")
         sources, targets = check_shape(size)
         return targets, sources
     if num_nodes is None and not torch.compiler.is_compiling():
@@ -215,4 +221,7 @@ def shape_of_edges(edge_index: Any, num_nodes: Any, size: Any) -> tuple[int, int
         least, greatest = torch.stack(ends_of(edge_index)).tolist()
         num_nodes = greatest + 1
         check_range("edge_index", least, greatest, num_nodes, "nodes")
-    return None if num_nodes is None else (integer("CSR", "num_nodes", num_nodes),) * 2
+    if num_nodes is None:
+        return None
+    nodes = integer("CSR", "num_nodes", num_nodes)
+    return nodes, nodes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from torch_ops.override import override
+from torch_ops._override import override
 from torch_ops.trial.device import Gpu
 from torch_ops.trial.function import NO_GPU, teller
 from torch_ops.trial.record import load

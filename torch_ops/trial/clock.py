@@ -17,7 +17,7 @@ from torch_ops.trial.device import Device
 
 __all__ = ["Clock", "Context", "inside", "noise", "rounds_of", "summary"]
 
-Context = Callable[[], contextlib.AbstractContextManager]
+Context = Callable[[], contextlib.AbstractContextManager[Any]]
 
 _ROUND_S = 0.05  # a round has about this many seconds of steps, so that the synchronisation weighs little
 _LEAST_ROUNDS, _MOST_ROUNDS = 5, 41

@@ -39,7 +39,7 @@ class Values:
     gradients: dict[str, Tensor]
 
 
-def values_of(step: Any, context: contextlib.AbstractContextManager, state: State) -> Values:
+def values_of(step: Any, context: contextlib.AbstractContextManager[Any], state: State) -> Values:
     """Calls a step and keeps its results and gradients. Gradients are read when an optimizer uses them, or after the step."""
     gradients: dict[str, Tensor] = {}
 

@@ -80,4 +80,5 @@ class Gpu(Cuda):
             yield events
             torch.cuda.synchronize()
         # The parsed events do not say which operator a kernel belongs to. The raw ones do.
-        events += profiler.profiler.kineto_results.events()
+        raw: Any = profiler.profiler
+        events += raw.kineto_results.events()

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torch_ops.override import active, override, override_report
+from torch_ops._override import active, override, override_report
 from torch_ops.trial import kernels
 from torch_ops.trial.clock import Context, inside, noise, rounds_of
 from torch_ops.trial.compare import Values, differences, values_of
@@ -158,7 +158,7 @@ def measure(
 
 
 @contextlib.contextmanager
-def _both(*contexts: contextlib.AbstractContextManager) -> Iterator[None]:
+def _both(*contexts: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for context in contexts:
             stack.enter_context(context)
@@ -175,7 +175,13 @@ def save(recorder: Recorder, path: Path, device: Device) -> None:
 
 
 def report_of(
-    device: Device, clocks: dict, steps: int, peaks: dict, profiles: dict[str, list[Any]], calls: dict, **fields: Any
+    device: Device,
+    clocks: dict[Any, Any],
+    steps: int,
+    peaks: dict[Any, Any],
+    profiles: dict[str, list[Any]],
+    calls: dict[Any, Any],
+    **fields: Any,
 ) -> Report:
     """A report from what was measured for each way, and from the calls of one step. ``profiles`` is empty if the profiler failed."""
     ways = {name: _way(clock, peaks[name], profiles.get(name)) for name, clock in clocks.items()}
@@ -217,7 +223,9 @@ def calls_since(before: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
     return found
 
 
-def _compare(step: Callable[[], Any], ways: dict[str, Context], state: State) -> tuple[dict, dict, list[str]]:
+def _compare(
+    step: Callable[[], Any], ways: dict[str, Context], state: State
+) -> tuple[dict[Any, Any], dict[Any, Any], list[str]]:
     """Differences of results and of gradients of each way from PyTorch's, and notes."""
     expected: Values | None = None
     results, gradients, notes = {}, {}, []

@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 from torch.autograd import DeviceType
 
@@ -100,7 +101,7 @@ def family(kernel: Kernel) -> str:
     return next((name for pattern, name in KERNELS if re.search(pattern, kernel.name, re.IGNORECASE)), "other")
 
 
-def kernels(events: Iterable) -> list[Kernel]:
+def kernels(events: Iterable[Any]) -> list[Kernel]:
     """The kernels among the profiler's raw events. A kernel is linked to the innermost operator that was running."""
     events = list(events)
     operators = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.autograd import DeviceType
 
-from torch_ops.override import forms_of
+from torch_ops._override import forms_of
 
 __all__ = ["Operator", "Span", "host_waits", "operators", "spans"]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ops._cuda_graph.tensors import is_plain
-from torch_ops.override import forms_of, override
+from torch_ops._override import forms_of, override
 
 __all__ = ["Recorder", "load"]
 
@@ -37,13 +37,15 @@ class Recorder(TorchDispatchMode):
         self._names = _CALLERS | {form: name for name in override.operators for form in forms_of(name)}
         self._calls: dict[str, dict[str, Any]] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         name = self._names.get(func.overloadpacket.__name__) if func.namespace == "aten" else None
         if name is not None:
             self._note(name, func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
-    def _note(self, name: str, func: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+    def _note(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         packet, overload = func.overloadpacket.__name__, func._overloadname
         try:
             call = {
@@ -69,6 +71,7 @@ def load(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: The file is no such record.
     """
+    read: Any = None
     try:
         read = json.loads(path.read_text())
         known = read["version"] == _VERSION

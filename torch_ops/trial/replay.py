@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from torch_ops._cuda_graph.tensors import dense
-from torch_ops.override import override, override_report
+from torch_ops._override import override, override_report
 from torch_ops.trial.device import Device
 from torch_ops.trial.function import calls_since
 from torch_ops.trial.text import number, table

@@ -11,14 +11,14 @@ import functools
 import runpy
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from torch_ops.override import override, override_report
+from torch_ops._override import override, override_report
 from torch_ops.trial.clock import Context, summary
 from torch_ops.trial.device import Device
 from torch_ops.trial.function import calls_since, profile_problem, report_of, require_no_override, save
@@ -131,7 +131,7 @@ class _Trial:
 
     def _measured(
         self, steps: int, used: override, device: Device, tell: Callable[[str], None], record: Path | None
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """Measures one training step between two iterations. It begins at the end of the script's first step."""
         began = time.perf_counter()
         ways: dict[str, Context] = {

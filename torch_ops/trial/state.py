@@ -129,7 +129,9 @@ class _Part:
         self._states = states
         self.unkept = {type(x).__name__ for x in _unique(tensors) if not is_plain(x)}
         kept = [x for x in _unique(tensors) if is_plain(x) and not x.is_inference()]
-        self._preserved = Preserved([*modules, *found.others, holder], kept, device)
+        objects: list[Any] = [*modules, *found.others, holder]
+        generator: Any = device  # all that is read of a backend
+        self._preserved = Preserved(objects, kept, generator)
 
     def restore(self) -> None:
         for group, entries in self._groups:

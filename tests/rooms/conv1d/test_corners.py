@@ -13,10 +13,12 @@ from torch.nn import functional
 
 import torch_ops
 
-from ...cases.conv1d import ACTIVATIONS
+from ...cases.conv1d import ACTIVATIONS as OF_OPERATORS
 from ...support.compare import Failures, close, different_bits
 from ...support.params import each_device
 from ...support.runtime import run_python
+
+ACTIVATIONS = {None if word == "none" else word: function for word, function in OF_OPERATORS.items()}
 
 pytestmark = pytest.mark.torch_version
 
@@ -147,7 +149,7 @@ def test_complex_silu_is_differentiable(device):
 
 
 @each_device
-@pytest.mark.parametrize("activation", ["none", "relu", "silu", "gelu"])
+@pytest.mark.parametrize("activation", [None, "relu", "silu", "gelu"])
 def test_forward_over_a_backward_without_a_graph(device, activation):
     """Forward mode over a first gradient computes a Hessian-vector product."""
     x, w, v = (torch.randn(s, dtype=torch.float64, device=device) for s in ((2, 2, 9), (2, 2, 3), (2, 2, 9)))

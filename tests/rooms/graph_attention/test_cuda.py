@@ -26,8 +26,8 @@ def _large(kind: str, dtype: torch.dtype, heads: int, features: int, key: int):
 
     def call(left, right, value, bias, csr):
         if kind == "dot":
-            return torch_ops.graph_attention(left, right, value, csr, bias=bias)
-        return torch_ops.gat_attention(value, right, left, csr, edge_scores=bias)
+            return torch_ops.graph_attention(csr, left, right, value, bias=bias)
+        return torch_ops.gat_attention(csr, value, right, left, edge_scores=bias)
 
     return csr, operands, call
 

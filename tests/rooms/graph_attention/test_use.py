@@ -66,12 +66,12 @@ def test_dot_product_attention(kind, scale, result, device):
     query, key, value, bias = operands = _dot_operands(device, result=result)
     factor = WIDTH**-0.5 if scale is None else scale
     scores = factor * (query[row] * key[column]).sum(-1)
-    found = torch_ops.graph_attention(query, key, value, csr, scale=scale)
+    found = torch_ops.graph_attention(csr, query, key, value, scale=scale)
     assert found.shape == (ROWS, HEADS, result) and not found[-1].any()
     assert (found.grad_fn.name() == NODE) == (device == "cuda" and result == RESULT)
     torch.testing.assert_close(found, _attended(scores, value, row, column))
     found, expected = (
-        torch_ops.graph_attention(query, key, value, csr, scale=scale, bias=bias),
+        torch_ops.graph_attention(csr, query, key, value, scale=scale, bias=bias),
         _attended(scores + bias, value, row, column),
     )
     torch.testing.assert_close(found, expected)
@@ -88,7 +88,7 @@ def test_additive_attention(kind, device):
     for extra in (None, edges):
         scores = source[column] + target[row] + (0 if extra is None else extra)
         expected = _attended(functional.leaky_relu(scores, 0.3), input, row, column)
-        found = torch_ops.gat_attention(input, source, target, csr, negative_slope=0.3, edge_scores=extra)
+        found = torch_ops.gat_attention(csr, input, source, target, negative_slope=0.3, edge_scores=extra)
         torch.testing.assert_close(found, expected)
         used = operands[: 3 if extra is None else 4]
         weights = random(*found.shape, device=device, seed=8).detach()
@@ -102,10 +102,10 @@ def test_derivatives(kind, device):
     csr, _, _ = _graph(kind, device)
 
     def dot(query, key, value, bias):
-        return torch_ops.graph_attention(query, key, value, csr, bias=bias)
+        return torch_ops.graph_attention(csr, query, key, value, bias=bias)
 
     def additive(input, source, target, edges):
-        return torch_ops.gat_attention(input, source, target, csr, edge_scores=edges)
+        return torch_ops.gat_attention(csr, input, source, target, edge_scores=edges)
 
     for function, operands in ((dot, _dot_operands(device)), (additive, _additive_operands(device))):
         assert gradcheck(function, operands, check_forward_ad=True)
@@ -122,7 +122,7 @@ def test_functional_transforms(kind, device):
     queries, biases = (torch.stack([x, 2 * x, -x]) for x in (query, bias))
 
     def call(query, bias):
-        return torch_ops.graph_attention(query, key, value, csr, bias=bias)
+        return torch_ops.graph_attention(csr, query, key, value, bias=bias)
 
     def loss(query, bias):
         return call(query, bias).square().sum()
@@ -138,9 +138,9 @@ def test_functional_transforms(kind, device):
 def test_lower_precision(dtype, device):
     csr, row, column = _graph("unsorted", device)
     query, key, value, bias = (x.detach() for x in _dot_operands(device, dtype))
-    found = torch_ops.graph_attention(query, key, value, csr, bias=bias)
+    found = torch_ops.graph_attention(csr, query, key, value, bias=bias)
     assert found.dtype == dtype
-    exact = torch_ops.graph_attention(query.double(), key.double(), value.double(), csr, bias=bias.double())
+    exact = torch_ops.graph_attention(csr, query.double(), key.double(), value.double(), bias=bias.double())
     assert (found - exact).abs().max() < 8 * torch.finfo(dtype).eps * exact.abs().max()
 
 
@@ -151,9 +151,9 @@ def test_autocast(device):
     for result in (4, 8):
         query, key, value, bias = _dot_operands(device, torch.float32, result)
         with torch.autocast(device, torch.bfloat16):
-            found = torch_ops.graph_attention(query, key, value, csr, bias=bias)
+            found = torch_ops.graph_attention(csr, query, key, value, bias=bias)
         assert found.dtype == torch.bfloat16
-        exact = torch_ops.graph_attention(query, key, value, csr, bias=bias)
+        exact = torch_ops.graph_attention(csr, query, key, value, bias=bias)
         assert (found - exact).abs().max() < 0.1
         found.float().sum().backward()
         assert query.grad.dtype == torch.float32
@@ -163,7 +163,7 @@ def test_autocast(device):
 def test_the_transpose_is_made_once(kind, monkeypatch):
     csr, _, _ = _graph(kind)
     query, key, value, _ = _dot_operands()
-    torch_ops.graph_attention(query, key, value, csr)
+    torch_ops.graph_attention(csr, query, key, value)
     assert csr.has_transpose
     made = []
     transpose = torch.ops.gpuopt._transpose.default
@@ -174,7 +174,7 @@ def test_the_transpose_is_made_once(kind, monkeypatch):
             return transpose(*arguments)
 
     monkeypatch.setattr(torch.ops.gpuopt, "_transpose", Counted())
-    torch_ops.graph_attention(query, key, value, csr).sum().backward()
+    torch_ops.graph_attention(csr, query, key, value).sum().backward()
     assert not made
 
 
@@ -187,10 +187,10 @@ def test_a_compiled_call(kind, device):
 
     @torch.compile(backend="aot_eager", fullgraph=True)
     def call(query, key, value, bias, csr):
-        return torch_ops.graph_attention(query, key, value, csr, bias=bias)
+        return torch_ops.graph_attention(csr, query, key, value, bias=bias)
 
     found = call(query, key, value, bias, csr)
-    expected = torch_ops.graph_attention(query, key, value, csr, bias=bias)
+    expected = torch_ops.graph_attention(csr, query, key, value, bias=bias)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(
         torch.autograd.grad(found.sum(), operands), torch.autograd.grad(expected.sum(), operands), rtol=1e-9, atol=1e-12
@@ -201,7 +201,7 @@ def test_a_graph_without_entries():
     none = torch.empty(0, dtype=torch.int64)
     csr = torch_ops.CSR.from_coo(none, none, shape=(ROWS, COLUMNS))
     query, key, value, _ = _dot_operands()
-    out = torch_ops.graph_attention(query, key, value, csr)
+    out = torch_ops.graph_attention(csr, query, key, value)
     assert out.shape == (ROWS, HEADS, RESULT) and not out.any()
     out.sum().backward()
     assert not query.grad.any()
@@ -211,29 +211,29 @@ def test_errors():
     csr, _, _ = _graph("unsorted")
     query, key, value, bias = _dot_operands()
     wrong = (
-        ((query[1:], key, value, csr), {}, "query: expected shape [7, any, any], got [6, 2, 4]"),
-        ((query, key[:, :, 1:], value, csr), {}, "key: expected shape [6, 2, 4], got [6, 2, 3]"),
-        ((query, key, value[:, 1:], csr), {}, "value: expected shape [6, 2, any], got [6, 1, 6]"),
-        ((query, key, value, csr), {"bias": bias[1:]}, "bias: expected shape [19, 2], got [18, 2]"),
+        ((csr, query[1:], key, value), {}, "query must have shape [7, any, any], got [6, 2, 4]"),
+        ((csr, query, key[:, :, 1:], value), {}, "key must have shape [6, 2, 4], got [6, 2, 3]"),
+        ((csr, query, key, value[:, 1:]), {}, "value must have shape [6, 2, any], got [6, 1, 6]"),
+        ((csr, query, key, value), {"bias": bias[1:]}, "bias must have shape [19, 2], got [18, 2]"),
     )
     for arguments, options, message in wrong:
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(RuntimeError) as error:
             torch_ops.graph_attention(*arguments, **options)
         assert str(error.value) == f"graph_attention: {message}"
     input, source, target, edges = _additive_operands()
     wrong = (
-        ((input[1:], source, target), None, "input: expected shape [6, any, any], got [5, 2, 4]"),
-        ((input, source[:, 1:], target), None, "source_scores: expected shape [6, 2], got [6, 1]"),
-        ((input, source, target[1:]), None, "target_scores: expected shape [7, 2], got [6, 2]"),
-        ((input, source, target), edges[:, 1:], "edge_scores: expected shape [19, 2], got [19, 1]"),
+        ((input[1:], source, target), None, "input must have shape [6, any, any], got [5, 2, 4]"),
+        ((input, source[:, 1:], target), None, "source_scores must have shape [6, 2], got [6, 1]"),
+        ((input, source, target[1:]), None, "target_scores must have shape [7, 2], got [6, 2]"),
+        ((input, source, target), edges[:, 1:], "edge_scores must have shape [19, 2], got [19, 1]"),
     )
     for call in (
-        lambda: torch_ops.graph_attention(query, key, value, "csr"),
-        lambda: torch_ops.gat_attention(input, source, target, None),
+        lambda: torch_ops.graph_attention("csr", query, key, value),
+        lambda: torch_ops.gat_attention(None, input, source, target),
     ):
-        with pytest.raises(TypeError, match="csr has a wrong type: expected CSR, got"):
+        with pytest.raises(TypeError, match="csr must be CSR, got"):
             call()
     for arguments, extra, message in wrong:
-        with pytest.raises(ValueError) as error:
-            torch_ops.gat_attention(*arguments, csr, edge_scores=extra)
+        with pytest.raises(RuntimeError) as error:
+            torch_ops.gat_attention(csr, *arguments, edge_scores=extra)
         assert str(error.value) == f"gat_attention: {message}"

@@ -215,5 +215,5 @@ def test_int_sizes_and_lists(device):
 @pytest.mark.parametrize("shape", [4.0, "4", None])
 def test_a_wrong_type_of_the_shape_is_named(shape):
     for norm in (torch_ops.layer_norm, torch_ops.rms_norm):
-        with pytest.raises(TypeError, match=f"{norm.__name__}: normalized_shape has a wrong type: .*, got"):
+        with pytest.raises(TypeError, match=f"{norm.__name__}: normalized_shape must be int or a sequence of int, got"):
             norm(torch.ones(3, 4), shape)

@@ -22,7 +22,7 @@ ENTRIES = (1, 2, 3, 31, 32, 33, 255, 256, 257, 511, 513, 2047, 2048, 2049, 4097,
 BINS = (1, 2, 3, 31, 33, 132, 500, 513, 2708, 10_000, 100_000)
 FEATURES = (1, 2, 3, 4, 7, 8, 16, 17, 31, 32, 64, 100, 128, 257, 1000)
 LAYOUTS = ("dense", "dense", "misaligned", "pitched", "aligned pitch", "every second", "transposed")
-REDUCTIONS = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "mul": "prod"}
+REDUCTIONS = {"sum": "sum", "mean": "sum", "amax": "amax", "amin": "amin", "prod": "prod"}
 
 
 @dataclass
@@ -103,17 +103,17 @@ def first_entries(src: torch.Tensor, dim: int, index: torch.Tensor, best: torch.
 def compare(problem: Problem, device: str, reduce: str) -> None:
     generator = torch.Generator().manual_seed(problem.seed)
     index, dim, bins = problem.index(generator, device), int(problem.batch > 0), problem.bins
-    src = problem.laid_out(problem.values(generator, reduce == "mul"), device)
+    src = problem.laid_out(problem.values(generator, reduce == "prod"), device)
     exact = src.double()
-    want = at_index(exact, dim, index, bins, REDUCTIONS[reduce], 1 if reduce == "mul" else 0)
+    want = at_index(exact, dim, index, bins, REDUCTIONS[reduce], 1 if reduce == "prod" else 0)
     counts = index.bincount(minlength=bins)[:, None]
     if reduce == "mean":
         want = want / counts.clamp(min=1)
 
     def call() -> tuple[torch.Tensor, ...]:
-        results = [torch_ops.scatter_reduce(src, index, dim, bins, reduce)]
-        if reduce in ("max", "min"):
-            results += torch_ops.scatter_reduce(src, index, dim, bins, reduce, return_arg=True)
+        results = [torch_ops.scatter(src, index, dim, bins, reduce)]
+        if reduce in ("amax", "amin"):
+            results += torch_ops.scatter(src, index, dim, bins, reduce, return_arg=True)
         return tuple(results)
 
     in_any_order = call()
@@ -128,7 +128,7 @@ def compare(problem: Problem, device: str, reduce: str) -> None:
             assert torch.equal(with_arg[1], first_entries(exact, dim, index, want))
             continue
         # A rounding for each addition or multiplication, and another one to the dtype of the result.
-        sums = want.abs() if reduce == "mul" else at_index(exact.abs(), dim, index, bins, "sum", 0)
+        sums = want.abs() if reduce == "prod" else at_index(exact.abs(), dim, index, bins, "sum", 0)
         if reduce == "mean":
             sums = sums / counts.clamp(min=1)
         info, result = (torch.finfo(d) for d in (torch.promote_types(src.dtype, torch.float32), src.dtype))

@@ -16,7 +16,7 @@ from ...support.compare import close, different_bits
 from ...support.params import each_device
 
 OPS = torch.ops.gpuopt
-FUNCTIONS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}
+FUNCTIONS = {"sum": np.sum, "mean": np.mean, "amax": np.max, "amin": np.min, "prod": np.prod}
 EVERY = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}
 TWICE = {"check_fwd_over_rev": True, "check_rev_over_rev": True}
 
@@ -55,12 +55,12 @@ def test_random_segments(device, reduce, kind):
 @pytest.mark.parametrize("reduce", FUNCTIONS)
 def test_agrees_with_pytorch(device, reduce):
     """PyTorch's results of empty segments follow from `empty`, and its gradients are the same if no two values are equal."""
-    empties = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf, "prod": 1.0}
+    empties = {"sum": 0.0, "mean": math.nan, "amax": -math.inf, "amin": math.inf, "prod": 1.0}
     offsets = torch.tensor([0, 3, 3, 4, 9], device=device)
     ours = torch.randn(9, 5, device=device, dtype=torch.float64, requires_grad=True)
     theirs = ours.detach().clone().requires_grad_()
-    got = torch_ops.segment_reduce(ours, offsets, reduce, empties[reduce])
-    want = torch.segment_reduce(theirs, reduce, offsets=offsets)
+    got = torch_ops.segment_reduce(ours, offsets, reduce, empty=empties[reduce])
+    want = torch.segment_reduce(theirs, reduce.removeprefix("a"), offsets=offsets)
     assert close(got, want) is None
     for result, leaf in ((got, ours), (want, theirs)):
         result[[0, 2, 3]].pow(2).sum().backward()
@@ -77,8 +77,8 @@ def test_halves_are_summed_in_float32_and_counted_in_integers(device, dtype):
     index = torch.zeros(3000, dtype=torch.int64, device=device)
     exact = torch.full((1, 2), 3000.0, dtype=dtype, device=device)
     assert different_bits(torch_ops.segment_reduce(ones, offsets), exact) is None
-    assert different_bits(torch_ops.scatter_reduce(ones, index, 0, 1), exact) is None
-    for mean in (torch_ops.segment_reduce(ones, offsets, "mean"), torch_ops.scatter_reduce(ones, index, 0, 1, "mean")):
+    assert different_bits(torch_ops.scatter(ones, index, 0, 1), exact) is None
+    for mean in (torch_ops.segment_reduce(ones, offsets, "mean"), torch_ops.scatter(ones, index, 0, 1, "mean")):
         assert different_bits(mean, torch.ones(1, 2, dtype=dtype, device=device)) is None
     leaf = ones.clone().requires_grad_()
     torch_ops.segment_reduce(leaf, offsets, "mean").backward(torch.full((1, 2), 3000.0, dtype=dtype, device=device))
@@ -94,7 +94,7 @@ def test_the_first_of_equal_entries_wins_and_a_nan_before_all(device):
     assert values[0] == 2 and values[1].isnan() and values[3] == math.inf and values[4] == 0
     assert OPS._segment_reduce_arg(data, offsets.int(), "min", None)[1].tolist() == [1, 3, 6, 8, -1]
     leaf = data.clone().requires_grad_()
-    torch_ops.segment_reduce(leaf, offsets, "max").backward(torch.arange(1.0, 6, device=device))
+    torch_ops.segment_reduce(leaf, offsets, "amax").backward(torch.arange(1.0, 6, device=device))
     assert leaf.grad.tolist() == [1, 0, 0, 2, 0, 0, 3, 0, 4, 0]
 
 
@@ -121,8 +121,8 @@ def test_integers(device):
         for reduce, want in (
             ("sum", [7, 0, 5]),
             ("mean", [3, 0, 1]),
-            ("max", [4, 0, 3]),
-            ("min", [3, 0, 1]),
+            ("amax", [4, 0, 3]),
+            ("amin", [3, 0, 1]),
             ("prod", [12, 1, 3]),
         ):
             got = torch_ops.segment_reduce(data, offsets, reduce)
@@ -140,12 +140,12 @@ def test_vmap_over_no_examples(device):
     index = torch.zeros(0, 6, device=device, dtype=torch.long)
     for call, of, shape in (
         (torch_ops.segment_reduce, (x, offsets), (0, 2, 3)),
-        (lambda a, o: torch_ops.segment_reduce(a, o, "max"), (x, offsets), (0, 2, 3)),
+        (lambda a, o: torch_ops.segment_reduce(a, o, "amax"), (x, offsets), (0, 2, 3)),
         (torch_ops.segment_softmax, (x, offsets), (0, 6, 3)),
         (lambda a, o: torch_ops.segment_expand(a, o, 6), (x[:, :2], offsets), (0, 6, 3)),
-        (lambda a, i: torch_ops.scatter_reduce(a, i, 0, 4), (x, index), (0, 4, 3)),
-        (lambda a, i: torch_ops.scatter_reduce(a, i, 0, 4, "max", True)[1], (x, index), (0, 4, 3)),
-        (lambda a, i: torch_ops.scatter_softmax(a, i, 4), (x, index), (0, 6, 3)),
+        (lambda a, i: torch_ops.scatter(a, i, 0, 4), (x, index), (0, 4, 3)),
+        (lambda a, i: torch_ops.scatter(a, i, 0, 4, "amax", return_arg=True)[1], (x, index), (0, 4, 3)),
+        (lambda a, i: torch_ops.scatter_softmax(a, i, dim_size=4), (x, index), (0, 6, 3)),
     ):
         assert torch.vmap(call)(*of).shape == shape
 
@@ -213,5 +213,5 @@ def test_refused_indices():
     for wrong in (index.float(), index[None]):
         with pytest.raises(RuntimeError, match="gpuopt::group_by: index must be"):
             torch_ops.group_by(wrong, 4)
-    with pytest.raises(RuntimeError, match="bins must not be negative"):
+    with pytest.raises(RuntimeError, match="dim_size must not be negative"):
         torch_ops.group_by(index, -1)

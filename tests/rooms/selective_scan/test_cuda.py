@@ -152,13 +152,13 @@ def test_gradients_are_deterministic_by_default():
 def test_updates_are_a_scan(n, dtype):
     """A graph of one update, replayed for every position."""
     u, delta, A, B, C, D, z, bias = _operands(3, 192, 20, n, dtype)
-    want, last = torch_ops.selective_scan(u, delta, A, B, C, D, z, bias, True, True)
+    want, last = torch_ops.selective_scan(u, delta, A, B, C, D, z, bias, delta_softplus=True, return_last_state=True)
     state = torch.zeros(3, 192, n, device="cuda")
     static = [x[..., 0].clone() for x in (u, delta, B, C, z)]
 
     def step():
         x, dt, b, c, gate = static
-        return torch_ops.selective_scan_update(state, x, dt, A, b, c, D, gate, bias, True)
+        return torch_ops.selective_scan_update(state, x, dt, A, b, c, D, gate, bias, dt_softplus=True)
 
     graph, out = captured(step)
     state.zero_()

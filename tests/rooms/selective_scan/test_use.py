@@ -58,12 +58,14 @@ def test_either_result_alone_has_gradients(device):
 def test_the_update_continues_a_scan(device):
     """A scan of all but the last position, and one update, give the last position of a scan of all."""
     call = calls.Call(Maker(device, torch.float64), (2, 6, 7, 5, 1), EVERYTHING)
-    want, last = torch_ops.selective_scan(*_operands(call), True, True)
+    want, last = torch_ops.selective_scan(*_operands(call), delta_softplus=True, return_last_state=True)
     first = {name: getattr(call, name)[..., :-1] for name in ("u", "delta", "B", "C", "z")}
-    _, state = torch_ops.selective_scan(*(first.get(name, getattr(call, name)) for name in NAMES), True, True)
+    _, state = torch_ops.selective_scan(
+        *(first.get(name, getattr(call, name)) for name in NAMES), delta_softplus=True, return_last_state=True
+    )
     version = state._version
     x, dt, B, C, z = (getattr(call, name)[..., -1] for name in ("u", "delta", "B", "C", "z"))
-    got = torch_ops.selective_scan_update(state, x, dt, call.A, B, C, call.D, z, call.bias, True)
+    got = torch_ops.selective_scan_update(state, x, dt, call.A, B, C, call.D, z, call.bias, dt_softplus=True)
     torch.testing.assert_close(got, want[..., -1])
     torch.testing.assert_close(state, last)
     assert state._version == version + 1
@@ -73,9 +75,9 @@ def test_the_update_continues_a_scan(device):
 def test_updates_of_half_states(device):
     """States are computed in float32 and rounded once."""
     call = calls.Update(Maker(device, torch.float32), (2, 4, 6, 5, 2), EVERYTHING)
-    rest = (call.x, call.dt, call.A, call.B, call.C, call.D, call.z, call.bias, True)
+    rest = (call.x, call.dt, call.A, call.B, call.C, call.D, call.z, call.bias)
     half, full = call.state.bfloat16(), call.state.bfloat16().float()
-    got, want = (torch_ops.selective_scan_update(state, *rest) for state in (half, full))
+    got, want = (torch_ops.selective_scan_update(state, *rest, dt_softplus=True) for state in (half, full))
     torch.testing.assert_close(got, want)
     torch.testing.assert_close(half, full.bfloat16(), rtol=2**-7, atol=1e-6)
 
@@ -86,9 +88,9 @@ def test_the_update_writes_nothing_outside(device):
     call = calls.Update(Maker(device, torch.float32), (2, 0, 6, 5, 0), EVERYTHING)
     whole = torch.full((2, 6, 10), 7.0, device=device)
     whole[..., ::2] = call.state
-    rest = (call.x, call.dt, call.A, call.B, call.C, call.D, call.z, call.bias, True)
-    torch_ops.selective_scan_update(whole[..., ::2], *rest)
-    torch_ops.selective_scan_update(call.state, *rest)
+    rest = (call.x, call.dt, call.A, call.B, call.C, call.D, call.z, call.bias)
+    torch_ops.selective_scan_update(whole[..., ::2], *rest, dt_softplus=True)
+    torch_ops.selective_scan_update(call.state, *rest, dt_softplus=True)
     torch.testing.assert_close(whole[..., ::2], call.state)
     assert whole[..., 1::2].eq(7).all()
 
@@ -117,7 +119,7 @@ def test_the_update_refuses(device):
 def test_vmap_of_a_state_that_all_examples_share():
     """Each example would write to it."""
     state, rest = torch.zeros(2, 4, 3), (torch.randn(2, 4), torch.randn(4, 3), torch.randn(2, 3), torch.randn(2, 3))
-    update = torch.vmap(lambda x: torch_ops.selective_scan_update(state, x, *rest))
+    update = torch.vmap(lambda x: torch_ops.selective_scan_update(state, x, *rest, dt_softplus=True))
     with pytest.raises(RuntimeError, match="selective_scan_update: state must be batched by torch.vmap"):
         update(torch.randn(5, 2, 4))
     assert not state.any()

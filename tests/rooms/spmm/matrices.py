@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 F64 = torch.float64
-REDUCTIONS = ("sum", "mean", "max", "min")
+REDUCTIONS = ("sum", "mean", "amax", "amin")
 
 
 def random_edges(targets: int, sources: int, edges: int, seed: int = 0, device: str = "cpu") -> torch.Tensor:
@@ -31,7 +31,7 @@ def reduced(edge_index, values, shape, x, reduce: str) -> torch.Tensor:
     if reduce in ("sum", "mean"):
         total = torch.where(present[..., None], products, 0).sum(1)
         return total if reduce == "sum" else total / counts.clamp(min=1)
-    worst = float("-inf") if reduce == "max" else float("inf")
+    worst = float("-inf") if reduce == "amax" else float("inf")
     found = torch.where(present[..., None], products, worst)
-    found = found.amax(1) if reduce == "max" else found.amin(1)
+    found = found.amax(1) if reduce == "amax" else found.amin(1)
     return torch.where(counts > 0, found, 0)

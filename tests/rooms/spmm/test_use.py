@@ -56,7 +56,7 @@ def test_the_first_of_equal_maxima_has_the_gradient(device):
     csr = CSR(torch.tensor([0, 3, 4, 4], device=device), torch.tensor([1, 0, 2, 1], device=device), shape=(3, 3))
     x = torch.tensor([[1.0], [1.0], [0.0]], device=device, requires_grad=True)
     weights = torch.ones(4, device=device, requires_grad=True)
-    result = spmm(csr.with_values(weights), x, "max")
+    result = spmm(csr.with_values(weights), x, "amax")
     to_x, to_weights = torch.autograd.grad(result, (x, weights), torch.tensor([[2.0], [3.0], [5.0]], device=device))
     assert to_x.tolist() == [[0.0], [5.0], [0.0]]  # the row without entries adds nothing
     assert to_weights.tolist() == [2.0, 0.0, 0.0, 3.0]
@@ -66,9 +66,9 @@ def test_the_first_of_equal_maxima_has_the_gradient(device):
 def test_nan_is_the_greatest_and_the_least(device):
     csr = CSR(torch.tensor([0, 3], device=device), torch.tensor([0, 1, 2], device=device), shape=(1, 3))
     x = torch.tensor([[1.0], [float("nan")], [float("inf")]], device=device)
-    assert spmm(csr, x, "max").isnan().all() and spmm(csr, x, "min").isnan().all()
+    assert spmm(csr, x, "amax").isnan().all() and spmm(csr, x, "amin").isnan().all()
     lowest = torch.full((3, 1), -float("inf"), device=device)
-    assert spmm(csr, lowest, "max").item() == -float("inf")
+    assert spmm(csr, lowest, "amax").item() == -float("inf")
 
 
 @each_device
@@ -161,7 +161,7 @@ def test_third_derivatives_of_a_maximum():
     v, x = torch.randn(4, dtype=F64, requires_grad=True), torch.randn(3, 2, dtype=F64, requires_grad=True)
 
     def first(v, x):
-        return torch.autograd.grad(spmm(csr, x, "max", values=v).pow(3).sum(), (v, x), create_graph=True)
+        return torch.autograd.grad(spmm(csr, x, "amax", values=v).pow(3).sum(), (v, x), create_graph=True)
 
     assert gradgradcheck(first, (v, x))
 

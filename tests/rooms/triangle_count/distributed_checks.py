@@ -21,7 +21,7 @@ import torch_ops.distributed as distributed
 from benchmarks.partitioned import rank as benchmark
 from torch_ops import CSR
 from torch_ops.distributed._peers import Peers
-from torch_ops.distributed.triangle_count import Steps
+from torch_ops.distributed._triangle_count import Steps
 
 from ...support import graphs
 

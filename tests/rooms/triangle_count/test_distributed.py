@@ -14,7 +14,7 @@ import torch
 import torch_ops
 from benchmarks.partitioned import model
 from torch_ops.distributed._deal import IMBALANCE, Deal, choose_buckets
-from torch_ops.distributed.partition import LARGEST, _check_entries, _hashed
+from torch_ops.distributed._partition import LARGEST, _check_entries, _hashed
 
 from ...support import ranks
 from . import distributed_checks as checks

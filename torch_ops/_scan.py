@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from torch_ops._arguments import checks_types
+from torch_ops._deprecated import takes_old_calls
 
 __all__ = ["cumsum", "cumsum_", "linear_recurrence"]
 
@@ -93,14 +94,15 @@ def cumsum_(
     return _ops.cumsum_.default(input, dim, dtype=dtype, reverse=reverse, exclusive=exclusive)
 
 
+@takes_old_calls("a b dim initial reverse")
 @checks_types
 def linear_recurrence(
     a: Tensor,
     b: Tensor,
     dim: int,
     initial: Tensor | None = None,
-    reverse: bool = False,
     *,
+    reverse: bool = False,
     shifted: bool = False,
 ) -> Tensor:
     """Linear recurrence along a dimension: ``h[t] = a[t] * h[t - 1] + b[t]``.

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from torch_ops._arguments import checks_types
+from torch_ops._deprecated import takes_old_calls
 from torch_ops.distributed._exchange import Line, gathered, once
 from torch_ops.distributed._parts import Parts, axis_names
 
@@ -87,9 +88,16 @@ def cumsum(
 # ---------------------------------------------------------------- recurrences
 
 
+@takes_old_calls("a b dim initial reverse")
 @checks_types
 def linear_recurrence(
-    a: DTensor, b: DTensor, dim: int, initial: Tensor | None = None, reverse: bool = False
+    a: DTensor,
+    b: DTensor,
+    dim: int,
+    initial: Tensor | None = None,
+    *,
+    reverse: bool = False,
+    shifted: bool = False,
 ) -> DTensor:
     """:func:`torch_ops.linear_recurrence` of sharded tensors, along any dimension.
 
@@ -101,7 +109,7 @@ def linear_recurrence(
         b: terms, a DTensor of shards or replicas. ``dim`` may be sharded over one dimension of the mesh.
         dim: as in :func:`torch_ops.linear_recurrence`.
         initial: what comes before the first position: the shape of ``b`` without ``dim``, sharded as ``b`` in its other dimensions.
-        reverse: as in :func:`torch_ops.linear_recurrence`.
+        reverse: as in :func:`torch_ops.linear_recurrence`, and so is ``shifted``.
 
     Returns:
         DTensor with the shape and placements of ``b``. Differentiable once. In float16 and bfloat16 the states that
@@ -109,12 +117,13 @@ def linear_recurrence(
 
     Raises:
         TypeError: an argument is no DTensor.
-        ValueError: shapes or placements differ.
+        RuntimeError: shapes differ.
+        ValueError: placements differ.
         IndexError: no such ``dim``.
     """
     dim = _dim_of("linear_recurrence", dim, b)
     if a.shape != b.shape:
-        raise ValueError(
+        raise RuntimeError(
             f"linear_recurrence: a must have the shape of b: expected {list(b.shape)}, got {list(a.shape)}"
         )
     axes = axis_names(b.dim(), {dim: "L"})
@@ -125,14 +134,16 @@ def linear_recurrence(
     if line is not None:
         compute = torch.promote_types(factors.dtype, terms.dtype)
         compute = torch.float32 if compute in _HALF else compute
-        ends = _ops.linear_recurrence.default(factors, terms.to(compute), dim, None, reverse)
+        ends = _ops.linear_recurrence.default(factors, terms.to(compute), dim, None, reverse, shifted=shifted)
+        if shifted:
+            ends = ends * factors  # what each position passes on
         at = slice(0, 1) if reverse else slice(-1, None)
         last = ends.movedim(dim, 0)[at].sum(0)  # 0 on a rank without positions
-        states = gathered(torch.stack([factors.to(compute).prod(dim), last]), line).unbind(1)
+        decays, lasts = gathered(torch.stack([factors.to(compute).prod(dim), last]), line).unbind(1)
         given = None if start is None else start.to(compute)
         order = _order(line, reverse)
-        start = _state(*states, given, order[: order.index(line.rank)])
-    out = _ops.linear_recurrence.default(factors, terms, dim, start, reverse)
+        start = _state(decays, lasts, given, order[: order.index(line.rank)])
+    out = _ops.linear_recurrence.default(factors, terms, dim, start, reverse, shifted=shifted)
     return parts.whole(out.to(torch.promote_types(a.dtype, b.dtype)), axes, b.shape)
 
 
@@ -165,6 +176,7 @@ def _from_state(state: Tensor, dt: Tensor, A: Tensor, C: Tensor, z: Tensor | Non
     return out[..., n:]
 
 
+@takes_old_calls("u delta A B C D z delta_bias delta_softplus return_last_state")
 @checks_types
 def selective_scan(
     u: DTensor,
@@ -175,6 +187,7 @@ def selective_scan(
     D: Tensor | None = None,
     z: DTensor | None = None,
     delta_bias: Tensor | None = None,
+    *,
     delta_softplus: bool = False,
     return_last_state: bool = False,
 ) -> DTensor | tuple[DTensor, DTensor]:
@@ -230,11 +243,11 @@ def selective_scan(
             dt = torch.nn.functional.softplus(dt)
         decay = decay.to(last.dtype)
         passed = torch.exp(_ops.reduce_sum.default(dt, [2], True) * decay)
-        states = gathered(torch.stack([passed, last]), line).unbind(1)
+        decays, lasts = gathered(torch.stack([passed, last]), line).unbind(1)
         order = _order(line, False)
-        before = _state(*states, None, order[: line.rank])
+        before = _state(decays, lasts, None, order[: line.rank])
         out = out + _from_state(before, dt, decay, from_state.to(last.dtype), gate).to(out.dtype)
-        last = once(_state(*states, None, order), line)
+        last = once(_state(decays, lasts, None, order), line)
     result = parts.whole(out, "bdL", u.shape)
     if not return_last_state:
         return result

@@ -30,12 +30,13 @@ memory, as in ``x.transpose(1, 2)`` of a contiguous (N, L, C).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from torch_ops._arguments import checks_types
+from torch_ops._deprecated import new_word
 
 __all__ = [
     "causal_conv1d",
@@ -47,17 +48,19 @@ __all__ = [
     "convolve",
 ]
 
-Activation = Literal["none", "relu", "silu", "gelu"]
+Activation = Literal["relu", "silu", "gelu"]
 
 _ops = torch.ops.gpuopt
 
 
-def _list(value: int | Sequence[int]) -> Sequence[int]:
+def _list(value: int | Sequence[int]) -> Any:
     # A string goes to the operator unchanged, whose error message then quotes it.
     return value if isinstance(value, (list, tuple, str)) else [value]
 
 
-def _name(activation: Activation | None) -> str:
+def activation_word(function: str, activation: Activation | None) -> str:
+    """The operator's word for an activation."""
+    activation = new_word(function, "activation", activation, {"none": None})
     return "none" if activation is None else activation
 
 
@@ -112,7 +115,7 @@ def conv1d_act(
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
-    activation: Activation | None = "none",
+    activation: Activation | None = None,
 ) -> Tensor:
     """Applies an activation to :func:`conv1d`, in the same kernel if this library computes the convolution.
 
@@ -125,7 +128,7 @@ def conv1d_act(
             with t = ``dilation * (K - 1)``.
         dilation: as in :func:`conv1d`.
         groups: as in :func:`conv1d`.
-        activation: ``'none'`` or None, ``'relu'``, ``'silu'`` or ``'gelu'`` (exact, by erf). They are :func:`torch.relu`,
+        activation: None, ``'relu'``, ``'silu'`` or ``'gelu'`` (exact, by erf). They are :func:`torch.relu`,
             :func:`torch.nn.functional.silu` and :func:`torch.nn.functional.gelu`. The kernels do not round float16 and bfloat16
             sums before they apply it.
 
@@ -138,7 +141,14 @@ def conv1d_act(
         NotImplementedError, RuntimeError: ATen does not support the dtype on this device, or not with the activation.
     """
     return _ops.conv1d_act.default(
-        input, weight, bias, _list(stride), _list(padding), _list(dilation), groups, _name(activation)
+        input,
+        weight,
+        bias,
+        _list(stride),
+        _list(padding),
+        _list(dilation),
+        groups,
+        activation_word("conv1d_act", activation),
     )
 
 
@@ -198,7 +208,7 @@ def conv1d_backward(
     groups: int = 1,
     output_mask: Sequence[bool] = (True, True, True),
     bias: Tensor | None = None,
-    activation: Activation | None = "none",
+    activation: Activation | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Computes the gradients of :func:`conv1d`, with the semantics of ``aten::convolution_backward``, or of :func:`conv1d_act`.
 
@@ -236,13 +246,13 @@ def conv1d_backward(
         groups,
         output_mask,
         bias,
-        _name(activation),
+        activation_word("conv1d_backward", activation),
     )
 
 
 @checks_types
 def causal_conv1d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: Activation | None = "none"
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: Activation | None = None
 ) -> Tensor:
     """Causal depthwise convolution: an output depends on its own position and the K - 1 positions on its left, in its own channel.
 
@@ -260,7 +270,7 @@ def causal_conv1d(
         RuntimeError: ``weight`` is not 2-D, does not have ``input``'s channels, or has no taps; as :func:`conv1d_act`.
         NotImplementedError, RuntimeError: ATen does not support the dtype on this device, or not with the activation.
     """
-    return _ops.causal_conv1d.default(input, weight, bias, _name(activation))
+    return _ops.causal_conv1d.default(input, weight, bias, activation_word("causal_conv1d", activation))
 
 
 @checks_types
@@ -269,7 +279,7 @@ def causal_conv1d_update(
     state: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    activation: Activation | None = "none",
+    activation: Activation | None = None,
 ) -> Tensor:
     """Computes one position of :func:`causal_conv1d`, for models that generate one position per call.
 
@@ -296,7 +306,9 @@ def causal_conv1d_update(
         RuntimeError: a transformed function has captured ``state``.
         NotImplementedError, RuntimeError: ATen does not support the dtype on this device, or not with the activation.
     """
-    return _ops.causal_conv1d_update.default(input, state, weight, bias, _name(activation))
+    return _ops.causal_conv1d_update.default(
+        input, state, weight, bias, activation_word("causal_conv1d_update", activation)
+    )
 
 
 @checks_types

@@ -19,46 +19,50 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torch_ops._arguments import checks_types
+from torch_ops._arguments import checks_types, reduction
+from torch_ops._deprecated import takes_old_calls
 from torch_ops.sparse import CSR
 from torch_ops.sparse.structure import check_rows
 
 __all__ = ["sddmm", "spmm"]
 
-Reduce = Literal["sum", "mean", "max", "min"]
+Reduction = Literal["sum", "mean", "amax", "amin"]
+
+_WORDS = ("sum", "mean", "amax", "amin")
 
 _ops = torch.ops.gpuopt
 
 
-@checks_types
-def spmm(csr: CSR, dense: Tensor, reduce: Reduce = "sum", *, values: Tensor | None = None) -> Tensor:
+@takes_old_calls("csr dense reduce", dense="input")
+@checks_types(dense="input", value="values")
+def spmm(csr: CSR, input: Tensor, reduce: Reduction = "sum", *, values: Tensor | None = None) -> Tensor:
     """Product of a sparse matrix and dense rows, or another reduction over the entries of each row.
 
-    ``out[r] = reduce(values[e] * dense[column of e] for the entries e of row r)``. Rows without entries give 0.
+    ``out[r] = reduce(values[e] * input[column of e] for the entries e of row r)``. Rows without entries give 0.
 
     Args:
         csr: sparse matrix (M, K). Without values, all its entries are 1.
-        dense: (K), (K, N) or (..., K, N) of any strides: float16, bfloat16, float32 or float64. With values (entries, heads) it
+        input: (K), (K, N) or (..., K, N) of any strides: float16, bfloat16, float32 or float64. With values (entries, heads) it
             is (..., K, heads, N): each head has different values. It is read without a copy if the innermost dimension has no
             gaps.
-        reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A mean divides by the number of entries, whatever their values.
+        reduce: ``"sum"``, ``"mean"``, ``"amax"`` or ``"amin"``. A mean divides by the number of entries, whatever their values.
             Of equal maxima the first counts, in the order of ``csr.index``. NaN is the greatest and the least.
-        values: values in place of ``csr.values``, in the same order and of the dtype of ``dense``.
+        values: values in place of ``csr.values``, in the same order and of the dtype of ``input``.
 
     Returns:
-        (M), (M, N), (..., M, N) or (..., M, heads, N), contiguous, with the dtype of ``dense``. Sums are computed in float32, or in
-        float64 for float64. Differentiable in ``dense`` and in the values, any number of times, in reverse and forward mode. The
-        gradient of ``dense`` multiplies by the transpose, which ``csr`` caches. Under :func:`torch.vmap` over ``dense`` or
-        ``values`` all examples are one call. Under autocast, ``dense`` and the values are converted to the lower precision, as by
+        (M), (M, N), (..., M, N) or (..., M, heads, N), contiguous, with the dtype of ``input``. Sums are computed in float32, or in
+        float64 for float64. Differentiable in ``input`` and in the values, any number of times, in reverse and forward mode. The
+        gradient of ``input`` multiplies by the transpose, which ``csr`` caches. Under :func:`torch.vmap` over ``input`` or
+        ``values`` all examples are one call. Under autocast, ``input`` and the values are converted to the lower precision, as by
         :func:`torch.matmul`.
 
     Raises:
-        TypeError: ``csr`` is no :class:`CSR`, or ``dense`` is not floating-point.
+        TypeError: ``csr`` is no :class:`CSR`, or ``input`` is not floating-point.
         ValueError: an unknown ``reduce``.
-        RuntimeError: a shape does not fit, the dtypes of ``dense`` and the values differ, or the devices differ.
+        RuntimeError: a shape does not fit, the dtypes of ``input`` and the values differ, or the devices differ.
         NotImplementedError: the matrix itself differs between the examples of :func:`torch.vmap`.
     """
-    return csr._product(dense, reduce, values)
+    return csr._product(input, reduction("spmm", reduce, _WORDS), values)
 
 
 @checks_types
@@ -85,7 +89,7 @@ def sddmm(csr: CSR, a: Tensor, b: Tensor) -> Tensor:
     """
     if a.dim() > 0 and b.dim() > 0:
         check_rows("sddmm", "a", a.shape[0], csr.shape[0], "rows", a.shape)
-        check_rows("sddmm", "b", b.shape[0], csr._columns, "columns", b.shape)
+        check_rows("sddmm", "b", b.shape[0], csr.shape[1], "columns", b.shape)
     ptr, index, perm = csr._side
     t_ptr, t_index, t_perm = csr._transpose_for(a, b)
     return _ops.sddmm.default(ptr, index, perm, a, b, a.dim() == 3, t_ptr, t_index, t_perm)

@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -69,7 +70,7 @@ class override(contextlib.ContextDecorator):
     operators = _OPERATORS
     deterministic_operators = _DETERMINISTIC
 
-    def __init__(self, ops: str | Iterable[str] | None = None, *, matmul: str | None = None) -> None:
+    def __init__(self, ops: str | Iterable[str] | None = None, *, matmul: Literal["3xtf32"] | None = None) -> None:
         known = _OPERATORS + _DETERMINISTIC
         if ops is None:
             names = known

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from torch_ops._arguments import checks_types
+from torch_ops._deprecated import takes_old_calls
+from torch_ops._spmm import Reduction
+from torch_ops._spmm import spmm as local_spmm
 from torch_ops.distributed._exchange import Line, rows_of_others
 from torch_ops.distributed._parts import Parts
 from torch_ops.distributed._peers import Peers
 from torch_ops.sparse import CSR
-from torch_ops.spmm import spmm as local_spmm
-
-Reduce = Literal["sum", "mean", "max", "min"]
 
 
 class ShardedCSR:
@@ -74,55 +72,56 @@ class ShardedCSR:
         return sum(self.come) - self.come[self.line.rank]
 
 
+@takes_old_calls("csr dense reduce", dense="input")
 @checks_types
-def spmm(csr: CSR | ShardedCSR, dense: DTensor, reduce: Reduce = "sum", *, values: Tensor | None = None) -> DTensor:
+def spmm(csr: CSR | ShardedCSR, input: DTensor, reduce: Reduction = "sum", *, values: Tensor | None = None) -> DTensor:
     """:func:`torch_ops.spmm` of sharded dense rows.
 
-    With a :class:`torch_ops.CSR`, which is the same on all ranks, every dimension of ``dense`` except its rows may be sharded, and
+    With a :class:`torch_ops.CSR`, which is the same on all ranks, every dimension of ``input`` except its rows may be sharded, and
     nothing is exchanged. With a :class:`ShardedCSR` the rows are sharded. Each rank gets the rows that its entries name, each row
     once, and the backward pass sends their gradients back.
 
     Args:
         csr: sparse matrix (M, K).
-        dense: DTensor (K, N). With a :class:`torch_ops.CSR` also (..., K, N), or (..., K, heads, N) if values are (entries, heads).
+        input: DTensor (K, N). With a :class:`torch_ops.CSR` also (..., K, N), or (..., K, heads, N) if values are (entries, heads).
             With a :class:`ShardedCSR` its placement is ``Shard(0)``, on the same mesh.
         reduce: as in :func:`torch_ops.spmm`.
         values: values in place of the matrix's own: of all entries, or of this rank's with a :class:`ShardedCSR`.
 
     Returns:
-        DTensor with M rows and the placements of ``dense``. Differentiable once in ``dense`` and the values.
+        DTensor with M rows and the placements of ``input``. Differentiable once in ``input`` and the values.
 
     Raises:
-        TypeError: ``dense`` is no DTensor.
+        TypeError: ``input`` is no DTensor.
         ValueError: the placements do not match as above.
         RuntimeError: as :func:`torch_ops.spmm`.
     """
     if isinstance(csr, ShardedCSR):
-        return _by_rows(csr, dense, reduce, values)
+        return _by_rows(csr, input, reduce, values)
     values = csr.values if values is None else values
     heads = values is not None and values.dim() == 2
-    at = dense.dim() - (3 if heads else 2) if dense.dim() > 1 else 0
+    at = input.dim() - (3 if heads else 2) if input.dim() > 1 else 0
     names = {at: "R"} | ({at + 1: "h"} if heads else {})
-    axes = "".join(names.get(d) or chr(ord("p") + d) for d in range(dense.dim()))
-    parts = Parts("spmm", dense, axes)
+    axes = "".join(names.get(d) or chr(ord("p") + d) for d in range(input.dim()))
+    parts = Parts("spmm", input, axes)
     if "R" in parts.sharded:
-        raise ValueError("spmm: the rows of dense are sharded: expected a ShardedCSR, got a CSR")
+        raise ValueError("spmm: csr must be a ShardedCSR if the rows of input are sharded, got CSR")
     local_values = None if values is None else parts.local("values", values, "Eh" if heads else "E")
-    out = local_spmm(csr, parts.local("dense", dense, axes), reduce, values=local_values)
-    return parts.whole(out, axes, (*dense.shape[:at], csr.shape[0], *dense.shape[at + 1 :]))
+    out = local_spmm(csr, parts.local("input", input, axes), reduce, values=local_values)
+    return parts.whole(out, axes, (*input.shape[:at], csr.shape[0], *input.shape[at + 1 :]))
 
 
-def _by_rows(csr: ShardedCSR, dense: DTensor, reduce: Reduce, values: Tensor | None) -> DTensor:
-    parts = Parts("spmm", dense, "RN")
-    if dense.dim() != 2 or parts.sharded != ["R"] or parts.mesh != csr.mesh:
+def _by_rows(csr: ShardedCSR, input: DTensor, reduce: Reduction, values: Tensor | None) -> DTensor:
+    parts = Parts("spmm", input, "RN")
+    if input.dim() != 2 or parts.sharded != ["R"] or parts.mesh != csr.mesh:
         raise ValueError(
-            f"spmm: dense must be (K, N) and sharded as the matrix: expected Shard(0) on {csr.mesh}, got {dense.placements} on "
-            f"{dense.device_mesh}"
+            f"spmm: input must be (K, N) and sharded as the matrix: expected Shard(0) on {csr.mesh}, got {input.placements} on "
+            f"{input.device_mesh}"
         )
-    if dense.shape[0] != csr.shape[1]:
+    if input.shape[0] != csr.shape[1]:
         raise RuntimeError(
-            f"spmm: dense must have a row for each column: expected {csr.shape[1]}, got {dense.shape[0]}"
+            f"spmm: input must have a row for each column: expected {csr.shape[1]}, got {input.shape[0]}"
         )
-    rows = rows_of_others(parts.local("dense", dense, "RN"), csr.asked, csr.line, csr.to, csr.come)
+    rows = rows_of_others(parts.local("input", input, "RN"), csr.asked, csr.line, csr.to, csr.come)
     out = local_spmm(csr.local, rows, reduce, values=values)
-    return parts.whole(out, "RN", (csr.shape[0], dense.shape[1]))
+    return parts.whole(out, "RN", (csr.shape[0], input.shape[1]))

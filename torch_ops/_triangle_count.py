@@ -12,7 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ops._arguments import integer
+from torch_ops._arguments import checks_types, integer
+from torch_ops._deprecated import takes_old_calls
 from torch_ops.sparse import CSR
 
 __all__ = ["clustering_coefficients", "triangle_count"]
@@ -28,18 +29,14 @@ def _edges_of(op: str, graph: CSR | Tensor, num_nodes: int | None) -> tuple[Tens
     if isinstance(graph, CSR):
         rows, columns = graph.shape
         if rows != columns:
-            raise ValueError(f"{op}: graph must be a square matrix: expected {rows} columns, got {columns}")
+            raise RuntimeError(f"{op}: graph must be a square matrix: expected {rows} columns, got {columns}")
         if num_nodes is not None and num_nodes != rows:
             raise ValueError(f"{op}: num_nodes must be the rows of graph: expected {rows}, got {num_nodes}")
         return graph.rows(), graph.index, rows
-    if not isinstance(graph, Tensor):
-        raise TypeError(
-            f"{op}: graph must be torch_ops.CSR or an edge list: expected a tensor, got {type(graph).__name__}"
-        )
     if graph.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{op}: graph must be int32 or int64: expected Int or Long, got {graph.dtype}")
     if graph.dim() != 2 or graph.shape[0] != 2:
-        raise ValueError(f"{op}: graph must be (2, edges): expected 2 rows, got shape {tuple(graph.shape)}")
+        raise RuntimeError(f"{op}: graph must be (2, edges): expected 2 rows, got shape {tuple(graph.shape)}")
     if num_nodes is None:
         if torch.compiler.is_compiling():
             raise ValueError(f"{op}: num_nodes must be given inside torch.compile: expected a number, got None")
@@ -51,7 +48,9 @@ def _edges_of(op: str, graph: CSR | Tensor, num_nodes: int | None) -> tuple[Tens
     return graph[0], graph[1], num_nodes
 
 
-def triangle_count(graph: CSR | Tensor, per_vertex: bool = False, *, num_nodes: int | None = None) -> Tensor:
+@takes_old_calls("graph per_vertex")
+@checks_types
+def triangle_count(graph: CSR | Tensor, *, per_vertex: bool = False, num_nodes: int | None = None) -> Tensor:
     """The number of triangles of an undirected graph, or of each of its vertices.
 
     Args:
@@ -66,7 +65,8 @@ def triangle_count(graph: CSR | Tensor, per_vertex: bool = False, *, num_nodes: 
     Raises:
         TypeError: ``graph`` is neither a :class:`CSR` nor a tensor, or its dtype is not int32 or int64, or ``num_nodes`` is no
             integer.
-        ValueError: ``graph`` is not square or not (2, edges), or ``num_nodes`` is not its size or out of range.
+        RuntimeError: ``graph`` is not square or not (2, edges).
+        ValueError: ``num_nodes`` is not the size of ``graph`` or out of range.
         IndexError: an edge list on the CPU names a vertex out of range. On CUDA a device-side assertion fails instead.
         NotImplementedError: the graph differs between the examples of :func:`torch.vmap`.
 
@@ -78,6 +78,7 @@ def triangle_count(graph: CSR | Tensor, per_vertex: bool = False, *, num_nodes: 
     return _ops.triangle_count.default(source, target, vertices, per_vertex)
 
 
+@checks_types
 def clustering_coefficients(
     graph: CSR | Tensor, *, num_nodes: int | None = None, dtype: torch.dtype = torch.float32
 ) -> Tensor:
@@ -92,7 +93,7 @@ def clustering_coefficients(
         (vertices), from 0 to 1, computed in float64 and rounded once. Vertices of less than two neighbours have 0, as in networkx.
 
     Raises:
-        TypeError, ValueError, IndexError, NotImplementedError: as :func:`triangle_count`, or another ``dtype``.
+        TypeError, RuntimeError, ValueError, IndexError, NotImplementedError: as :func:`triangle_count`, or another ``dtype``.
     """
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"clustering_coefficients: dtype must be torch.float32 or torch.float64, got {dtype}")

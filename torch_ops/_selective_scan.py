@@ -12,16 +12,48 @@ A. Gu and T. Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spa
 
 from __future__ import annotations
 
+from typing import Literal, overload
+
 import torch
 from torch import Tensor
 
 from torch_ops._arguments import checks_types
+from torch_ops._deprecated import takes_old_calls
 
 __all__ = ["selective_scan", "selective_scan_update"]
 
 _ops = torch.ops.gpuopt
 
 
+@overload
+def selective_scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
+    *,
+    delta_softplus: bool = False,
+    return_last_state: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def selective_scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
+    *,
+    delta_softplus: bool = False,
+    return_last_state: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+@takes_old_calls("u delta A B C D z delta_bias delta_softplus return_last_state")
 @checks_types
 def selective_scan(
     u: Tensor,
@@ -32,6 +64,7 @@ def selective_scan(
     D: Tensor | None = None,
     z: Tensor | None = None,
     delta_bias: Tensor | None = None,
+    *,
     delta_softplus: bool = False,
     return_last_state: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -72,6 +105,7 @@ def selective_scan(
     return (out, last_state) if return_last_state else out
 
 
+@takes_old_calls("state x dt A B C D z dt_bias dt_softplus")
 @checks_types
 def selective_scan_update(
     state: Tensor,
@@ -83,6 +117,7 @@ def selective_scan_update(
     D: Tensor | None = None,
     z: Tensor | None = None,
     dt_bias: Tensor | None = None,
+    *,
     dt_softplus: bool = False,
 ) -> Tensor:
     """One position of a selective scan, for generation. Updates ``state`` in place.

@@ -16,7 +16,7 @@ memory format of its input: channels_last stays channels_last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,17 +32,13 @@ __all__ = [
 
 _ops = torch.ops.gpuopt
 
-Number = TypeVar("Number", int, float)
 
-
-def _pair(value: Number | Sequence[Number] | None) -> Sequence[Number] | None:
+def _pair(value: float | Sequence[float] | None) -> Any:
     """A height and a width: one number stands for both."""
     return value if value is None or isinstance(value, (list, tuple)) else [value, value]
 
 
-def _factors(
-    scale_factors: float | Sequence[float] | None, scale_factor: float | Sequence[float] | None
-) -> Sequence[float] | None:
+def _factors(scale_factors: float | Sequence[float] | None, scale_factor: float | Sequence[float] | None) -> Any:
     if scale_factors is not None and scale_factor is not None:
         raise TypeError(
             "upsample: scale_factor is another name of scale_factors: expected one of them, got"

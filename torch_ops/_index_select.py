@@ -1,7 +1,7 @@
 """Gathering slices at an index: ``index_select``.
 
 ``result[..., i, ...] = input[..., index[i], ...]`` along one dimension. This is the forward pass of an embedding, or the states of the
-nodes at the ends of a graph's edges. Its gradient is :mod:`torch_ops.index_add` in mode ``"deterministic"``.
+nodes at the ends of a graph's edges. Its gradient is :func:`index_add` in mode ``"deterministic"``.
 
 On CUDA a kernel gathers dense rows of the first dimension that has more than one slice, at a vector of indices. All other calls fall back
 to ATen's kernel: other dimensions, rows with gaps inside them, rows of 1 GiB or more, an index without dimensions, and empty tensors.

@@ -14,6 +14,7 @@ Each function reduces one dimension, several dimensions or all of them, for a te
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ Dims = int | Sequence[int] | None
 _ops = torch.ops.gpuopt
 
 
-def _dims(dim: Dims, axis: Dims) -> Sequence[int] | None:
+def _dims(dim: Dims, axis: Dims) -> Any:
     if axis is not None:
         if dim is not None:
             raise TypeError(f"reduce: axis is another name of dim: expected one of them, got dim={dim} and axis={axis}")

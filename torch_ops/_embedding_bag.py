@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torch_ops._arguments import checks_types
-from torch_ops.scatter import _without_autocast
+from torch_ops._scatter import _without_autocast
 
 __all__ = ["embedding_bag"]
 

@@ -6,6 +6,8 @@ parts of 11 significant bits, and three products of parts are added in float32 (
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -17,7 +19,7 @@ _ops = torch.ops.gpuopt
 
 
 @checks_types
-def matmul(input: Tensor, other: Tensor, *, precision: str = "ieee") -> Tensor:
+def matmul(input: Tensor, other: Tensor, *, precision: Literal["ieee", "3xtf32"] = "ieee") -> Tensor:
     """Product of two matrices, vectors or batches of matrices. Same semantics as :func:`torch.matmul`.
 
     Gradients and tangents are computed in the precision of the call. On CUDA that holds whatever

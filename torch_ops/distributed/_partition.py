@@ -141,11 +141,13 @@ def _chunks(graph: Slices, device: torch.device) -> Iterator[tuple[Tensor, Tenso
     for edges in _lists(graph):
         for part in edges.split(CHUNK, 1):
             if sum(one.shape[1] for one in (*held, part)) > CHUNK:
-                yield torch.cat(held, 1).unbind()
+                sources, targets = torch.cat(held, 1)
+                yield sources, targets
                 held = []
             held.append(part.to(device, torch.int64))
     if held:
-        yield torch.cat(held, 1).unbind()
+        sources, targets = torch.cat(held, 1)
+        yield sources, targets
 
 
 def _hashed(vertex: Tensor, bits: int) -> Tensor:
@@ -183,7 +185,7 @@ def _check_entries(entries: int) -> None:
 
 
 def _keys_of_rank(
-    chunks: Iterator[tuple[Tensor, Tensor]], num_nodes: int, bits: int, deal: Deal, device, peers
+    chunks: Iterator[tuple[Tensor, Tensor]], num_nodes: int, bits: int, deal: Deal, device: torch.device, peers: Peers
 ) -> Tensor:
     """The edges of this rank's pairs of buckets, each once."""
     owners = torch.tensor(
@@ -247,7 +249,7 @@ def _blocks_of(
     keys: Tensor, pair: Block, degrees: Degrees, numbers: Tensor, rows: dict[int, int]
 ) -> Iterator[tuple[Block, Tensor, int]]:
     """The blocks of a pair of buckets, and their digests."""
-    edges: dict[Block, list[Tensor]] = {pair: [], pair[::-1]: []}
+    edges: dict[Block, list[Tensor]] = {pair: [], (pair[1], pair[0]): []}
     digests = dict.fromkeys(edges, 0)
     for part in keys.split(ORIENTED):
         for block, block_keys, source, target in _oriented(part, pair, degrees):
@@ -291,11 +293,11 @@ def partition(
     peers.agree(num_nodes=num_nodes, buckets=buckets)
     peers.together(lambda: peers.wire(device))
     num_nodes = max(peers.gather(peers.together(lambda: _vertices_of(graph, num_nodes))))
-    buckets = choose_buckets(peers.ranks) if buckets is None else integer("partition", "buckets", buckets)
-    deal = Deal(buckets, peers.ranks)
+    count = choose_buckets(peers.ranks) if buckets is None else integer("partition", "buckets", buckets)
+    deal = Deal(count, peers.ranks)
     if not all(deal.pairs):
         raise ValueError(
-            f"partition: every rank must have a pair of buckets: expected {choose_buckets(peers.ranks)} buckets, got {buckets}"
+            f"partition: every rank must have a pair of buckets: expected {choose_buckets(peers.ranks)} buckets, got {count}"
         )
     bits = max(1, (num_nodes - 1).bit_length())
     keys = _keys_of_rank(_chunks(graph, device), num_nodes, bits, deal, device, peers)

@@ -8,21 +8,30 @@ reproducible, and there are gradients of any order.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from torch_ops._arguments import checks_types
+from torch_ops._deprecated import takes_old_calls
+from torch_ops._spmm import sddmm
 from torch_ops.sparse import CSR
-from torch_ops.spmm import sddmm
 
 __all__ = ["gat_attention", "graph_attention"]
 
 _ops = torch.ops.gpuopt
 
 
+def _has_csr_last(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call has the order of version 0.1."""
+    return (len(args) > 3 and isinstance(args[3], CSR)) or (len(args) > 0 and "csr" in kwargs)
+
+
+@takes_old_calls("query key value csr", is_old=_has_csr_last)
 @checks_types
 def graph_attention(
-    query: Tensor, key: Tensor, value: Tensor, csr: CSR, *, scale: float | None = None, bias: Tensor | None = None
+    csr: CSR, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, bias: Tensor | None = None
 ) -> Tensor:
     """Scaled dot-product attention of each row of a sparse matrix to the columns of its entries.
 
@@ -30,10 +39,10 @@ def graph_attention(
     softmax over its entries of ``scale * dot(query[r, h], key[column[e], h]) + bias[e, h]``. A row without entries gives zeros.
 
     Args:
+        csr: matrix of shape (rows, columns). Its values, if any, are ignored.
         query: tensor (rows, heads, features).
         key: tensor (columns, heads, features).
         value: tensor (columns, heads, features of the result).
-        csr: matrix of shape (rows, columns). Its values, if any, are ignored.
         scale: factor of the products. None means ``1 / sqrt(features)``. To export a model whose ``features`` may change, give a number.
         bias: tensor (entries, heads) that is added to the scores, in the order of the matrix's values.
 
@@ -42,24 +51,24 @@ def graph_attention(
 
     Raises:
         TypeError: ``csr`` is no :class:`CSR`.
-        ValueError: a shape does not match ``csr`` or the other tensors.
+        RuntimeError: a shape does not match ``csr`` or the other tensors.
     """
     _check("graph_attention", "query", query, (csr.shape[0], None, None))
     _check("graph_attention", "key", key, (csr.shape[1], *query.shape[1:]))
     _check("graph_attention", "value", value, (csr.shape[1], query.shape[1], None))
-    if scale is None:
-        scale = max(query.shape[2], 1) ** -0.5
     if bias is not None:
         _check("graph_attention", "bias", bias, (csr.nnz, query.shape[1]))
-    return _attention(csr, query, key, value, bias, scale)
+    factor = max(query.shape[2], 1) ** -0.5 if scale is None else scale
+    return _attention(csr, query, key, value, bias, factor)
 
 
+@takes_old_calls("input source_scores target_scores csr", is_old=_has_csr_last)
 @checks_types
 def gat_attention(
+    csr: CSR,
     input: Tensor,
     source_scores: Tensor,
     target_scores: Tensor,
-    csr: CSR,
     *,
     negative_slope: float = 0.2,
     edge_scores: Tensor | None = None,
@@ -71,10 +80,10 @@ def gat_attention(
     entries gives zeros.
 
     Args:
+        csr: matrix of shape (rows, columns). Its values, if any, are ignored.
         input: tensor (columns, heads, features).
         source_scores: tensor (columns, heads).
         target_scores: tensor (rows, heads).
-        csr: matrix of shape (rows, columns). Its values, if any, are ignored.
         negative_slope: slope of the leaky ReLU for negative scores.
         edge_scores: tensor (entries, heads) that is added to the scores, in the order of the matrix's values.
 
@@ -83,7 +92,7 @@ def gat_attention(
 
     Raises:
         TypeError: ``csr`` is no :class:`CSR`.
-        ValueError: a shape does not match ``csr`` or the other tensors.
+        RuntimeError: a shape does not match ``csr`` or the other tensors.
     """
     _check("gat_attention", "input", input, (csr.shape[1], None, None))
     _check("gat_attention", "source_scores", source_scores, tuple(input.shape[:2]))
@@ -113,4 +122,4 @@ def _attention(csr: CSR, left: Tensor, right: Tensor, value: Tensor, bias: Tenso
 def _check(name: str, argument: str, tensor: Tensor, shape: tuple[int | None, ...]) -> None:
     if tensor.dim() != len(shape) or any(n is not None and n != m for n, m in zip(shape, tensor.shape)):
         expected = ", ".join("any" if n is None else str(n) for n in shape)
-        raise ValueError(f"{name}: {argument}: expected shape [{expected}], got {list(tensor.shape)}")
+        raise RuntimeError(f"{name}: {argument} must have shape [{expected}], got {list(tensor.shape)}")

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from torch_ops.distributed._deal import Block
+from torch_ops.distributed._partition import MASK_64, Partition
 from torch_ops.distributed._peers import Peers
-from torch_ops.distributed.partition import MASK_64, Partition
 
 __all__ = ["triangle_count"]
 
@@ -63,7 +64,7 @@ class Steps:
         with self.peers.reached():
             return incoming, dist.batch_isend_irecv(operations) if operations else []
 
-    def _operation(self, kind: Callable, numbers: Tensor, other: int, block: Block) -> dist.P2POp:
+    def _operation(self, kind: Callable[..., Any], numbers: Tensor, other: int, block: Block) -> dist.P2POp:
         tag = block[0] * self.count + block[1]
         return dist.P2POp(kind, numbers, group=self.peers.group, tag=tag, group_peer=other)
 

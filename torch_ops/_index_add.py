@@ -60,7 +60,7 @@ def index_add(
         source: tensor with the dtype and shape of ``input``, except that dimension ``dim`` has ``index.numel()`` slices.
         alpha: factor of ``source``, a number or a tensor without dimensions, in the range of ``input``'s dtype. For integer
             dtypes its fraction is dropped.
-        mode: ``"fast"``, ``"deterministic"`` or ``"accurate"``. See :mod:`torch_ops.index_add`.
+        mode: ``"fast"``, ``"deterministic"`` or ``"accurate"``. The page of the operator says what each guarantees.
         out: tensor of ``input``'s dtype to write to. It is resized if its shape differs. It may be ``input`` itself. It must not
             overlap ``input`` in part, nor share memory with ``index`` or ``source``.
 

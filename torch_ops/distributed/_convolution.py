@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, Shard
 
 from torch_ops._arguments import checks_types
+from torch_ops._conv1d import Activation, activation_word
 from torch_ops.distributed._exchange import Line, Range, window
 from torch_ops.distributed._parts import Parts
-
-Activation = Literal["none", "relu", "silu", "gelu"]
 
 _ops = torch.ops.gpuopt
 
@@ -47,7 +46,7 @@ def _parts_of(op: str, input: DTensor, weight: Tensor, groups: int, out_dim: int
     if groups == 1:
         if "i" in parts.sharded:
             raise ValueError(
-                f"{op}: input channels of one group are sharded: torch_ops.{op} computes partial sums of them"
+                f"{op}: input must not have its channels sharded without groups: torch_ops.{op} computes partial sums of them"
             )
         for i, placement in enumerate(weight.placements if isinstance(weight, DTensor) else ()):
             if parts.sharded[i] is None and placement == Shard(out_dim):
@@ -69,7 +68,7 @@ def _nothing(like: Tensor, channels: int, *tensors: Tensor) -> Tensor:
 
 
 def _convolved(
-    x: Tensor, weight: Tensor, bias: Tensor | None, line: Line | None, length: int, geometry: tuple
+    x: Tensor, weight: Tensor, bias: Tensor | None, line: Line | None, length: int, geometry: tuple[Any, ...]
 ) -> Tensor:
     """This rank's outputs, from its part `x` of the input."""
     stride, (left, right), dilation, groups, activation, outputs = geometry
@@ -96,50 +95,25 @@ def _inside(wanted: Range, size: int) -> Range:
     return first, max(first, min(wanted[1], size))
 
 
-@checks_types
-def conv1d(
+def _conv1d(
+    op: str,
     input: DTensor,
     weight: Tensor,
-    bias: Tensor | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] | Literal["valid", "same"] = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    activation: Activation = "none",
+    bias: Tensor | None,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int] | Literal["valid", "same"],
+    dilation: int | Sequence[int],
+    groups: int,
+    activation: str,
 ) -> DTensor:
-    """:func:`torch_ops.conv1d_act` of a sharded signal.
-
-    Each rank gets the positions beside its shard that its outputs need: ``dilation * (K - 1)`` with stride 1. They are sent once in
-    the forward pass, and their gradients once in the backward pass.
-
-    Args:
-        input: DTensor (N, C, L) or (C, L). Any dimension may be sharded: L over one dimension of the mesh, and C with groups.
-        weight: (O, C / groups, K). A DTensor, or a tensor that is the same on all ranks. If channels have groups, it is sharded as they
-            are. If not, its output channels may be sharded over a dimension of the mesh that ``input`` is replicated over.
-        bias: (O), sharded as the output channels.
-        stride: as in :func:`torch_ops.conv1d`.
-        padding: as in :func:`torch_ops.conv1d`, or the two numbers (left, right).
-        dilation: as in :func:`torch_ops.conv1d`.
-        groups: number of groups of all channels, over all ranks.
-        activation: as in :func:`torch_ops.conv1d_act`.
-
-    Returns:
-        DTensor with the placements of ``input``. Differentiable once. The gradients of plain tensors are added up over
-        the ranks.
-
-    Raises:
-        TypeError: ``input`` is no DTensor.
-        ValueError: placements do not match as above, or a rank would have a part of a group.
-        RuntimeError: as :func:`torch_ops.conv1d`.
-    """
-    parts, axes, weights, results, local_groups = _parts_of("conv1d", input, weight, groups, 0)
+    parts, axes, weights, results, local_groups = _parts_of(op, input, weight, groups, 0)
     stride, dilation = _one(stride), _one(dilation)
     ends = _ends(padding, weight.shape[-1], dilation)
     length = input.shape[-1]
     outputs = (length + sum(ends) - dilation * (weight.shape[-1] - 1) - 1) // stride + 1
     line = parts.line("L")
     if line is not None and outputs < 1:
-        raise RuntimeError(f"conv1d: taps must span at most the padded input: expected outputs, got {outputs}")
+        raise RuntimeError(f"{op}: taps must span at most the padded input: expected outputs, got {outputs}")
     out = _convolved(
         parts.local("input", input, axes),
         parts.local("weight", weight, weights),
@@ -152,8 +126,69 @@ def conv1d(
 
 
 @checks_types
+def conv1d(
+    input: DTensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | Literal["valid", "same"] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> DTensor:
+    """:func:`torch_ops.conv1d` of a sharded signal.
+
+    Each rank gets the positions beside its shard that its outputs need: ``dilation * (K - 1)`` with stride 1. They are sent once in
+    the forward pass, and their gradients once in the backward pass.
+
+    Args:
+        input: DTensor (N, C, L) or (C, L). Any dimension may be sharded: L over one dimension of the mesh, and C with groups.
+        weight: (O, C / groups, K). A DTensor, or a tensor that is the same on all ranks. If channels have groups, it is sharded as they
+            are. If not, its output channels may be sharded over a dimension of the mesh that ``input`` is replicated over.
+        bias: (O), sharded as the output channels.
+        stride: as in :func:`torch_ops.conv1d`.
+        padding: as in :func:`torch_ops.conv1d`.
+        dilation: as in :func:`torch_ops.conv1d`.
+        groups: number of groups of all channels, over all ranks.
+
+    Returns:
+        DTensor with the placements of ``input``. Differentiable once. The gradients of plain tensors are added up over
+        the ranks.
+
+    Raises:
+        TypeError: ``input`` is no DTensor.
+        ValueError: placements do not match as above, or a rank would have a part of a group.
+        RuntimeError: as :func:`torch_ops.conv1d`.
+    """
+    return _conv1d("conv1d", input, weight, bias, stride, padding, dilation, groups, "none")
+
+
+@checks_types
+def conv1d_act(
+    input: DTensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    activation: Activation | None = None,
+) -> DTensor:
+    """:func:`torch_ops.conv1d_act` of a sharded signal: :func:`conv1d`, and then an activation in the same kernel.
+
+    Args:
+        input: as in :func:`conv1d`, and so are ``weight``, ``bias``, ``stride``, ``dilation`` and ``groups``.
+        padding: as in :func:`torch_ops.conv1d_act`, and so is ``activation``.
+
+    Returns:
+        As :func:`conv1d`.
+    """
+    word = activation_word("conv1d_act", activation)
+    return _conv1d("conv1d_act", input, weight, bias, stride, padding, dilation, groups, word)
+
+
+@checks_types
 def causal_conv1d(
-    input: DTensor, weight: Tensor, bias: Tensor | None = None, activation: Activation | None = "none"
+    input: DTensor, weight: Tensor, bias: Tensor | None = None, activation: Activation | None = None
 ) -> DTensor:
     """:func:`torch_ops.causal_conv1d` of a sharded signal. A rank gets the last K - 1 positions of the rank before it.
 
@@ -167,7 +202,8 @@ def causal_conv1d(
         DTensor with the shape and placements of ``input``. Otherwise as :func:`conv1d`.
     """
     taps = weight.shape[-1]
-    return conv1d(input, weight.unsqueeze(1), bias, 1, (taps - 1, 0), 1, input.shape[-2], activation or "none")
+    word = activation_word("causal_conv1d", activation)
+    return _conv1d("causal_conv1d", input, weight.unsqueeze(1), bias, 1, (taps - 1, 0), 1, input.shape[-2], word)
 
 
 @checks_types

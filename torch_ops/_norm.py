@@ -39,10 +39,7 @@ __all__ = [
 _ops = torch.ops.gpuopt
 
 
-def _sizes(op: str, normalized_shape: int | Sequence[int]) -> list[int]:
-    if isinstance(normalized_shape, float | str) or normalized_shape is None:
-        found = type(normalized_shape).__name__
-        raise TypeError(f"{op}: normalized_shape has a wrong type: expected int or a sequence of int, got {found}")
+def _sizes(normalized_shape: int | Sequence[int]) -> list[int]:
     return [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
 
 
@@ -73,7 +70,7 @@ def layer_norm(
         RuntimeError: ``input`` does not end with ``normalized_shape``, or a weight or bias has another shape, dtype or device.
         NotImplementedError: ``input`` is not floating-point.
     """
-    return _ops.layer_norm.default(input, _sizes("layer_norm", normalized_shape), weight, bias, eps)
+    return _ops.layer_norm.default(input, _sizes(normalized_shape), weight, bias, eps)
 
 
 @checks_types
@@ -101,7 +98,7 @@ def rms_norm(
         RuntimeError: ``input`` does not end with ``normalized_shape``, or the weight has another shape, dtype or device.
         NotImplementedError: ``input`` is not floating-point.
     """
-    return _ops.rms_norm.default(input, _sizes("rms_norm", normalized_shape), weight, eps)
+    return _ops.rms_norm.default(input, _sizes(normalized_shape), weight, eps)
 
 
 @checks_types
@@ -134,7 +131,7 @@ def add_layer_norm(
         RuntimeError: ``input`` does not end with ``normalized_shape``, or a tensor has another shape, dtype or device.
         NotImplementedError: ``input`` is not floating-point.
     """
-    sizes = _sizes("add_layer_norm", normalized_shape)
+    sizes = _sizes(normalized_shape)
     return _ops.add_layer_norm.default(input, residual, sizes, weight, bias, eps)
 
 
@@ -166,7 +163,7 @@ def add_rms_norm(
         RuntimeError: ``input`` does not end with ``normalized_shape``, or a tensor has another shape, dtype or device.
         NotImplementedError: ``input`` is not floating-point.
     """
-    return _ops.add_rms_norm.default(input, residual, _sizes("add_rms_norm", normalized_shape), weight, eps)
+    return _ops.add_rms_norm.default(input, residual, _sizes(normalized_shape), weight, eps)
 
 
 @checks_types
@@ -249,7 +246,7 @@ def batch_norm(
         NotImplementedError: ``input`` is not floating-point.
     """
     if training and input.dim() >= 2:
-        _check_values("gpuopt::batch_norm", "channel", input.shape[0] * math.prod(input.shape[2:]), input.shape)
+        _check_values("batch_norm", "channel", input.shape[0] * math.prod(input.shape[2:]), input.shape)
     return _ops.batch_norm.default(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
@@ -290,5 +287,5 @@ def instance_norm(
         NotImplementedError: ``input`` is not floating-point.
     """
     if use_input_stats and input.dim() >= 2:
-        _check_values("gpuopt::instance_norm", "channel of a sample", math.prod(input.shape[2:]), input.shape)
+        _check_values("instance_norm", "channel of a sample", math.prod(input.shape[2:]), input.shape)
     return _ops.instance_norm.default(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
