@@ -6,6 +6,7 @@ by the kernels of ``csrc/spmm/README.md``. Its gradient is a product with the tr
 
 from __future__ import annotations
 
+import operator
 from typing import Literal
 
 import torch
@@ -111,7 +112,7 @@ def _padding_last(ptr: Tensor, index: Tensor, row: int) -> tuple[Tensor, Tensor,
 
 
 def _row(padding_idx: int, weight: Tensor) -> int:
-    rows = weight.shape[0]
+    rows, padding_idx = weight.shape[0], operator.index(padding_idx)
     if not -rows <= padding_idx < rows:
         raise RuntimeError(
             f"embedding_bag: padding_idx must be a row of weight: expected {-rows} to {rows - 1}, got {padding_idx}"
