@@ -40,6 +40,7 @@ from torch_ops._norm import (  # noqa: E402
     rms_norm,
 )
 from torch_ops._override import override, override_report  # noqa: E402
+from torch_ops._pad import pad  # noqa: E402
 from torch_ops._reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops._scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
 from torch_ops._scatter import scatter, scatter_softmax  # noqa: E402
@@ -103,6 +104,7 @@ __all__ = [
     "mul_",
     "override",
     "override_report",
+    "pad",
     "reduce_max",
     "reduce_mean",
     "reduce_min",

@@ -65,6 +65,8 @@ def _conv1d(x, weight, bias, stride, sides, dilation, groups):
     return torch.conv1d(x, weight, bias, stride, sides[0], dilation, groups)
 
 
+SIGNAL_BORDERS = ("reflection_pad1d", "replication_pad1d")
+BORDERS = [f"{mode}_pad{dims}d" for mode in ("reflection", "replication") for dims in (1, 2, 3)]
 GROUPS, MOMENTUM, EPS = 32, 0.1, 1e-5
 
 
@@ -107,6 +109,11 @@ CALLS: dict[str, Callable] = {
     "embedding_bag_per_sample_weights_backward": lambda grad, table, index, offsets, bag: (
         torch.ops.aten._embedding_bag_per_sample_weights_backward(grad, table, index, offsets, bag, 0)
     ),
+    "constant_pad_nd": torch.ops.aten.constant_pad_nd.default,
+    **{name: getattr(torch.ops.aten, name).default for name in SIGNAL_BORDERS},
+    **{f"{name} backward": with_gradients(getattr(torch.ops.aten, name).default) for name in BORDERS},
+    "roll": lambda x, shift, *dims: torch.roll(x, [shift] * len(dims), dims),
+    "cat": lambda dim, *tensors: torch.cat(tensors, dim),
     "convolution backward": convolutions.autotuned(with_gradients(_conv1d)),
     "sparse mm": _sparse_mm,
     "sparse mm backward": _sparse_mm_backward,
@@ -318,6 +325,72 @@ def channel_norm(draw: Draw, op: str) -> Case:
     return _case(op, f"{text(shape)}{' channels last' if is_last else ''}", dtype, build)
 
 
+def padded(draw: Draw, op: str) -> Case:
+    """Signals, images and volumes with narrow borders, and signals with the wide borders of a transform."""
+    dtype, is_backward = draw.dtype(), op.endswith(" backward")
+    values = draw.values(dtype, 4 if is_backward else 2)
+    dims = draw.choice((1, 1, 2)) if op == "constant_pad_nd" else int(op.removesuffix(" backward")[-2])
+    if dims == 1:
+        channels = draw.choice((1, 80, 256, draw.size(2, 512)))
+        sizes = [draw.size(32, max(32, min(1 << 19, values // channels)))]
+    elif dims == 2:
+        _, channels, *sizes = draw.image(values)
+    else:
+        channels, sizes = draw.choice((1, 8, 32)), [draw.size(4, 64) for _ in range(3)]
+    shape = (max(1, values // (channels * math.prod(sizes))), channels, *sizes)
+    widest = min(sizes) - 1
+    width = min(widest, draw.choice((1, 1, 2, 3, 5, 200 if dims == 1 else 1)))
+    pad = [width, draw.choice((width, max(0, width - 1)))] * dims
+    if op == "constant_pad_nd" and draw.random() < 0.2:
+        pad = [-min(width, widest // 4) for _ in pad]  # the gradient of a pad
+
+    def build(m: Maker) -> tuple:
+        if op == "constant_pad_nd":
+            return m(*shape), pad, 0
+        result = [n + pad[2 * k] + pad[2 * k + 1] for k, n in enumerate(shape[:1:-1])][::-1]
+        return (m(*shape), pad, m(*shape[:2], *result)) if is_backward else (m(*shape), pad)
+
+    return _case(op, f"{text(shape)} by {text(pad[:2])}", dtype, build)
+
+
+def roll(draw: Draw, op: str) -> Case:
+    """The windows of a vision transformer, or rows."""
+    dtype = draw.dtype()
+    values = draw.values(dtype)
+    if draw.random() < 0.6:
+        side, channels = (
+            draw.choice((14, 28, 56, draw.size(7, 64))),
+            draw.choice((96, 128, 192, 384, draw.size(16, 512))),
+        )
+        shape, shift, dims = (
+            (max(1, values // (side * side * channels)), side, side, channels),
+            -min(3, side - 1),
+            (1, 2),
+        )
+    else:
+        length = draw.size(64, max(64, min(1 << 20, values)))
+        shape, shift, dims = (max(1, values // length), length), draw.size(1, length - 1), (1,)
+    return _case(op, f"{text(shape)} by {shift}", dtype, lambda m: (m(*shape), shift, *dims))
+
+
+def cat(draw: Draw, op: str) -> Case:
+    """Features behind coordinates, pairs of rows of any width, and channels of images of any size."""
+    dtype, kind = draw.dtype(), draw.choice(("points", "rows", "images"))
+    values = draw.values(dtype)
+    if kind == "images":
+        side, channels = (
+            draw.choice((7, 14, 28, draw.size(5, 128))),
+            [draw.size(8, 256) for _ in range(draw.choice((2, 2, 3, 6)))],
+        )
+        count = max(1, values // (side * side * sum(channels)))
+        shapes, dim = [(count, c, side, side) for c in channels], 1
+    else:
+        widths = [3, draw.size(16, 256)] if kind == "points" else [draw.size(8, 256) for _ in range(2)]
+        shapes, dim = [(max(1, values // sum(widths)), width) for width in widths], -1
+    name = " + ".join(map(text, shapes))
+    return _case(op, name, dtype, lambda m: (dim, *(m(*shape) for shape in shapes)))
+
+
 ADDED: dict[str, Callable[[Draw, str], Case]] = {
     "amin": amin,
     "vdot": vdot,
@@ -334,6 +407,9 @@ ADDED: dict[str, Callable[[Draw, str], Case]] = {
     **dict.fromkeys(
         ("_embedding_bag", "embedding_bag_dense_backward", "embedding_bag_per_sample_weights_backward"), bags
     ),
+    **dict.fromkeys(("constant_pad_nd", *SIGNAL_BORDERS, *(f"{name} backward" for name in BORDERS)), padded),
+    "roll": roll,
+    "cat": cat,
     "index_put of pairs": pairs,
     "segment_reduce backward": segments_backward,
     "scatter_reduce backward": segments_backward,

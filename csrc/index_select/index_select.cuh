@@ -4,27 +4,10 @@
 #include "common/any_vec.cuh"
 #include "common/index_reader.cuh"
 #include "common/launch.cuh"
+#include "common/row_origin.cuh"
 #include "index_select/index_select.h"
 
 namespace gpuopt::index_select {
-
-// Where a block begins in `out`: in a row of an entry, at an access of it.
-struct Origin {
-  uint64_t entry;
-  uint32_t access;
-
-  __device__ __forceinline__ Origin(const FastDiv& row_accesses, uint64_t first) {
-    // A division of 64 bits takes about as long as a load from the L2 cache.
-    if (first <= kMaxIndex32) {
-      auto row = static_cast<uint32_t>(first);
-      access = row_accesses.divmod(row);
-      entry = row;
-    } else {
-      entry = first / row_accesses.divisor;
-      access = static_cast<uint32_t>(first - entry * row_accesses.divisor);
-    }
-  }
-};
 
 // The index from an entry on.
 __device__ __forceinline__ Index index_from(Index index, uint64_t entry) {
@@ -35,6 +18,12 @@ __device__ __forceinline__ Index index_from(Index index, uint64_t entry) {
   return index;
 }
 
+// The offset of the table of an entry, in accesses.
+__device__ __forceinline__ int64_t table_of(const GatherArgs& args, uint64_t entry) {
+  if (args.table_accesses == 0) return 0;
+  return args.table_entries.div(static_cast<uint32_t>(entry)) * args.table_accesses;
+}
+
 // Copies values of type U. A block copies neighbouring values of `out`, so it divides a 64-bit
 // number only once. Each thread has all its loads in flight before it stores.
 template <typename U, int kUnroll>
@@ -43,17 +32,17 @@ __global__ __launch_bounds__(kGatherThreads) void gather(const __grid_constant__
   const uint64_t first = uint64_t{blockIdx.x} * kBlockAccesses;
   const auto end =
       static_cast<uint32_t>(min(args.total_accesses - first, uint64_t{kBlockAccesses}));
-  const Origin origin(args.row_accesses, first);
+  const RowOrigin origin(args.row_accesses, first);
   uint32_t entries[kUnroll], accesses[kUnroll];
   int count = 0;
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     const uint32_t number = threadIdx.x + u * kGatherThreads;
     if (number < end) count = u + 1;
-    entries[u] = origin.access + number;
+    entries[u] = origin.position + number;
     accesses[u] = args.row_accesses.divmod(entries[u]);
   }
-  const Index index = index_from(args.index, origin.entry);
+  const Index index = index_from(args.index, origin.row);
   grid_dependency_wait();
   int64_t bins[kUnroll];
   index.load(entries, count, bins);
@@ -62,7 +51,9 @@ __global__ __launch_bounds__(kGatherThreads) void gather(const __grid_constant__
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     if (u < count) {
-      values[u] = static_cast<const U*>(args.self)[bins[u] * args.bin_accesses + accesses[u]];
+      const int64_t row =
+          table_of(args, origin.row + entries[u]) + bins[u] * args.bin_accesses + accesses[u];
+      values[u] = static_cast<const U*>(args.self)[row];
     }
   }
   launch_dependents();
@@ -83,9 +74,9 @@ __global__ __launch_bounds__(kGatherThreads) void gather_anywhere(
   constexpr uint32_t kBlockBytes = kGatherThreads * kAnywhereUnroll * kAccessBytes;
   const uint64_t first = uint64_t{blockIdx.x} * kBlockBytes;
   const auto end = static_cast<uint32_t>(min(args.total_accesses - first, uint64_t{kBlockBytes}));
-  const Origin origin(args.row_accesses, first);
-  const Index index = index_from(args.index, origin.entry);
-  const int64_t entries_left = static_cast<int64_t>(args.entries - origin.entry);
+  const RowOrigin origin(args.row_accesses, first);
+  const Index index = index_from(args.index, origin.row);
+  const int64_t entries_left = static_cast<int64_t>(args.entries - origin.row);
   // Vector u has the rows of entries[2 u] and, from byte from_a[u] on, of the next one.
   uint32_t entries[2 * kAnywhereUnroll], begin[kAnywhereUnroll];
   int from_a[kAnywhereUnroll];
@@ -94,7 +85,7 @@ __global__ __launch_bounds__(kGatherThreads) void gather_anywhere(
   for (int u = 0; u < kAnywhereUnroll; ++u) {
     const uint32_t number = (threadIdx.x + u * kGatherThreads) * kAccessBytes;
     if (number < end) count = u + 1;
-    entries[2 * u] = origin.access + number;
+    entries[2 * u] = origin.position + number;
     begin[u] = args.row_accesses.divmod(entries[2 * u]);
     from_a[u] = static_cast<int>(min(args.row_accesses.divisor - begin[u], uint32_t{kAccessBytes}));
     entries[2 * u + 1] = entries[2 * u];
@@ -105,15 +96,17 @@ __global__ __launch_bounds__(kGatherThreads) void gather_anywhere(
   index.load(entries, 2 * count, bins);
   index.check(2 * count, bins);
   const auto* self = static_cast<const char*>(args.self);
-  const char* self_end =
-      self + (args.index.bins - 1) * args.bin_accesses + args.row_accesses.divisor;
+  const char* self_end = self + table_of(args, args.entries - 1) +
+                         (args.index.bins - 1) * args.bin_accesses + args.row_accesses.divisor;
   AnyVec a[kAnywhereUnroll], b[kAnywhereUnroll];
 #pragma unroll
   for (int u = 0; u < kAnywhereUnroll; ++u) {
     if (u >= count) from_a[u] = 0, bins[2 * u] = bins[2 * u + 1] = 0, begin[u] = 0;
-    a[u].load(self + bins[2 * u] * args.bin_accesses + begin[u], 0, from_a[u], self_end);
+    const char* table_a = self + table_of(args, origin.row + (u < count ? entries[2 * u] : 0));
+    const char* table_b = self + table_of(args, origin.row + (u < count ? entries[2 * u + 1] : 0));
+    a[u].load(table_a + bins[2 * u] * args.bin_accesses + begin[u], 0, from_a[u], self_end);
     const bool has_next_row = u < count && entries[2 * u + 1] != entries[2 * u];
-    b[u].load(self + bins[2 * u + 1] * args.bin_accesses - from_a[u], from_a[u],
+    b[u].load(table_b + bins[2 * u + 1] * args.bin_accesses - from_a[u], from_a[u],
               has_next_row ? kAccessBytes : 0, self_end);
   }
   launch_dependents();

@@ -13,7 +13,8 @@
 
 namespace gpuopt::index_select {
 
-// out[entry] = self[index[entry]]. Rows are dense, and the rows of `out` lie behind each other.
+// out[entry] = self[index[entry]]. Rows are dense, and the rows of `out` lie behind each other. If
+// there are several tables, each has the same number of entries.
 // Values are only moved, so a row is a number of bytes.
 struct Gather {
   const void* self = nullptr;   // [bins][row]
@@ -25,13 +26,16 @@ struct Gather {
   int64_t index_stride = 1;  // in elements
   int64_t row_bytes = 0;
   int64_t bin_bytes = 0;  // from one row of self to the next
+  int64_t tables = 1;
+  int64_t table_bytes = 0;  // from one table to the next
 };
 
 // The widest access, a power of two of up to 16 bytes, to which all rows are aligned.
 inline int64_t access_bytes(const Gather& gather) {
   const uint64_t all = reinterpret_cast<uintptr_t>(gather.self) |
                        reinterpret_cast<uintptr_t>(gather.out) |
-                       static_cast<uint64_t>(gather.row_bytes | gather.bin_bytes | kAccessBytes);
+                       static_cast<uint64_t>(gather.row_bytes | gather.bin_bytes |
+                                             gather.table_bytes | kAccessBytes);
   return int64_t{1} << std::countr_zero(all);
 }
 
@@ -45,7 +49,9 @@ struct GatherArgs {
   const void* self = nullptr;
   void* out = nullptr;
   Index index;
-  int64_t bin_accesses = 0;  // from one row of self to the next
+  int64_t bin_accesses = 0;    // from one row of self to the next
+  int64_t table_accesses = 0;  // from one table to the next, or 0 for a single one
+  FastDiv table_entries;       // fewer than 2^31 entries if there are several tables
   FastDiv row_accesses;
   uint64_t total_accesses = 0;
   uint64_t entries = 0;
@@ -75,6 +81,10 @@ inline Plan plan(const Gather& gather, uint64_t few_accesses = kFewAccesses) {
   plan.args.out = gather.out;
   plan.args.index = {gather.index, gather.long_index, gather.index_stride, gather.bins};
   plan.args.bin_accesses = gather.bin_bytes / bytes;
+  if (gather.tables > 1) {
+    plan.args.table_accesses = gather.table_bytes / bytes;
+    plan.args.table_entries = divide_by(gather.entries / gather.tables);
+  }
   plan.args.row_accesses = divide_by(gather.row_bytes / bytes);
   plan.args.total_accesses = static_cast<uint64_t>(gather.row_bytes / bytes * gather.entries);
   plan.args.entries = static_cast<uint64_t>(gather.entries);

@@ -50,4 +50,34 @@ inline std::optional<int64_t> row_bytes(const at::Tensor& self, int64_t dim) {
   return bytes < int64_t{1} << 30 ? std::optional(bytes) : std::nullopt;
 }
 
+// What GatherRows reads: tables of rows, which dimensions before `dim` number.
+struct Rows {
+  int64_t tables = 1, table_stride = 0;  // elements from one table to the next
+  int64_t bytes = 0;                     // of a row
+};
+
+// Nothing if entries of a row differ, if another size than that of `dim` is not self's, or if the
+// kernel does not support the tables.
+inline std::optional<Rows> rows_of(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+  Rows rows;
+  int64_t dense = 1;
+  for (int64_t d = self.dim() - 1; d >= 0; --d) {
+    const int64_t size = self.size(d);
+    if (d != dim && index.size(d) != size) return std::nullopt;
+    if (size == 1 || d == dim) continue;
+    if (d > dim) {
+      if (index.stride(d) != 0 || self.stride(d) != dense) return std::nullopt;
+      dense *= size;
+    } else {
+      if (rows.tables == 1) rows.table_stride = self.stride(d);
+      if (self.stride(d) != rows.tables * rows.table_stride) return std::nullopt;
+      rows.tables *= size;
+    }
+  }
+  rows.bytes = dense * static_cast<int64_t>(self.element_size());
+  const int64_t entries = rows.tables * index.size(dim);
+  const bool fits = rows.bytes < int64_t{1} << 30 && (rows.tables == 1 || entries < INT32_MAX);
+  return fits ? std::optional(rows) : std::nullopt;
+}
+
 }  // namespace gpuopt::index_select

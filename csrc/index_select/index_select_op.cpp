@@ -31,6 +31,8 @@ Tensor index_select_meta(const IndexSelect& op) {
   return at::empty_symint(sizes, op.self.options());
 }
 
+Tensor gather_rows_by_aten(const GatherRows& op) { return at::gather(op.self, op.dim, op.index); }
+
 // ---------------------------------------------------------------- vmap
 
 // Gathers with an index for each example, in one call. The result has the examples in dimension
@@ -63,6 +65,7 @@ Tensor index_select_vmap(const IndexSelect& op, const VmapLevel& level, const Sy
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   register_op<IndexSelect, Cpu<index_select_cpu>, Meta<index_select_meta>, Vmap<index_select_vmap>>(
       m);
+  register_private_op<GatherRows, Cpu<gather_rows_by_aten>, Meta<gather_rows_by_aten>>(m);
 }
 
 }  // namespace

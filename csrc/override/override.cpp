@@ -23,6 +23,7 @@
 #include "override/mul.h"
 #include "override/norm.h"
 #include "override/norm_channels.h"
+#include "override/pad.h"
 #include "override/reduce.h"
 #include "override/replacement.h"
 #include "override/scatter_reduce.h"
@@ -54,19 +55,21 @@ std::vector<Entry>& entries() {
           IndexAdd, IndexAddInplace, ScatterAdd, ScatterAddInplace, ScatterReduce,
           ScatterReduceInplace, ScatterReduceOut, IndexPut, EmbeddingDenseBackward, EmbeddingBag,
           EmbeddingBagOnly, EmbeddingBagBackward, EmbeddingBagWeightsBackward, IndexSelect, Cumsum,
-          CumsumInplace, Convolution, ConvolutionBackward, Dot, Vdot, Copy, SegmentReduce,
-          SegmentReduceBackward, SparseMm, SparseAddmm, SparseAddmmOut, SparseSampledAddmm,
-          SparseMmReduce, SparseMmReduceBackward, NativeLayerNorm, NativeLayerNormBackward,
-          FusedRmsNorm, FusedRmsNormBackward, NativeGroupNorm, NativeGroupNormBackward,
-          NativeBatchNorm, LegitBatchNorm, LegitBatchNormWithoutStatistics, NativeBatchNormBackward,
-          CudnnBatchNorm, CudnnBatchNormBackward, DenseMm, DenseMmOut, DenseBmm, DenseBmmOut,
-          DenseAddmm, DenseAddmmOut, Reflection1d, Reflection2d, Reflection3d, Replication1d,
-          Replication2d, Replication3d, MaxPool3d, AdaptiveMax2d, AdaptiveMax3d, FractionalMax2d,
-          FractionalMax3d, MaxUnpool2d, MaxUnpool3d, LinearBackward, BilinearBackward,
-          TrilinearBackward, BicubicBackward, SmoothBilinearBackward, SmoothBicubicBackward,
-          AdaptiveAverage2dBackward, AdaptiveAverage3dBackward, AveragePool3dBackward,
-          GridSampler2dBackward, GridSampler3dBackward, CudnnGridSamplerBackward, Put, Bincount,
-          Histc, IndexReduce, IndexReduceInplace, MedianDim, NanmedianDim, NllLoss2d>());
+          CumsumInplace, Convolution, ConvolutionBackward, Dot, Vdot, Copy, ConstantPad,
+          Reflection1d, Replication1d, Reflection1dBackward, Reflection2dBackward,
+          Reflection3dBackward, Replication1dBackward, Replication2dBackward, Replication3dBackward,
+          Roll, Cat, Gather, SegmentReduce, SegmentReduceBackward, SparseMm, SparseAddmm,
+          SparseAddmmOut, SparseSampledAddmm, SparseMmReduce, SparseMmReduceBackward,
+          NativeLayerNorm, NativeLayerNormBackward, FusedRmsNorm, FusedRmsNormBackward,
+          NativeGroupNorm, NativeGroupNormBackward, NativeBatchNorm, LegitBatchNorm,
+          LegitBatchNormWithoutStatistics, NativeBatchNormBackward, CudnnBatchNorm,
+          CudnnBatchNormBackward, DenseMm, DenseMmOut, DenseBmm, DenseBmmOut, DenseAddmm,
+          DenseAddmmOut, MaxPool3d, AdaptiveMax2d, AdaptiveMax3d, FractionalMax2d, FractionalMax3d,
+          MaxUnpool2d, MaxUnpool3d, LinearBackward, BilinearBackward, TrilinearBackward,
+          BicubicBackward, SmoothBilinearBackward, SmoothBicubicBackward, AdaptiveAverage2dBackward,
+          AdaptiveAverage3dBackward, AveragePool3dBackward, GridSampler2dBackward,
+          GridSampler3dBackward, CudnnGridSamplerBackward, Put, Bincount, Histc, IndexReduce,
+          IndexReduceInplace, MedianDim, NanmedianDim, NllLoss2d>());
   return all;
 }
 

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
+from torch.nn import functional as F
 
 from benchmarks.references.dtypes import wide
 
 from . import Sample, conv1d, conv_transpose1d, exact, internal_case, matmul, selective_scan, tensors, workspace_of
+from .pad import BORDERS
 from .samples import conv1d_samples as convolutions
 from .samples import selective_scan_samples as scans
 from .tensors import ALL, FLOATS, Maker, poison
@@ -234,12 +236,139 @@ def _in_three_tf32(samples, device: str, dtype: torch.dtype) -> Iterator[Sample]
             yield replace(sample, kwargs={})
 
 
+# ---------------------------------------------------------------- _pad_backward, _roll, _cat and _gather_rows
+
+
+def _pad_gradient(grad, size, pad, mode) -> torch.Tensor:
+    leaf = torch.zeros(size, dtype=grad.dtype, device=grad.device, requires_grad=True)
+    with torch.enable_grad():
+        result = F.pad(leaf, pad, mode)
+    (gradient,) = torch.autograd.grad(result, leaf, grad.contiguous())
+    return gradient
+
+
+def _pad_gradient_reference(grad, size, pad, mode) -> torch.Tensor:
+    return _pad_gradient(wide(grad, grad.dtype), size, pad, mode)
+
+
+def _pad_bound(device, result_dtype, reference, grad, size, pad, mode):
+    """Up to all elements of the border are added to one."""
+    sizes = _pad_gradient(tensors.finite_sizes(wide(grad, grad.dtype)), size, pad, mode)
+    return 16 * torch.finfo(torch.float64 if grad.dtype == torch.float64 else torch.float32).eps * sizes
+
+
+def _padded(device: str, dtype: torch.dtype, few: bool = False) -> Iterator[Sample]:
+    make = Maker(device, dtype)
+    for mode in ("reflect", "replicate", "circular"):
+        for shape, pad in BORDERS:
+            if 0 in shape or (mode == "circular" and min(pad) < 0) or (few and math.prod(shape) > 4000):
+                continue
+            shapes = [n + sum(pad[2 * d : 2 * d + 2]) for d, n in enumerate(shape[::-1])][::-1]
+            for name in (
+                ("contiguous",)
+                if few
+                else ("contiguous", "rows", "transposed", "sliced", "misaligned1", "misaligned3", "expanded_last")
+            ):
+                grad = tensors.LAYOUTS[name](make(*shapes))
+                yield Sample(
+                    f"{mode} {shape} {pad} {name}", (grad, list(shape), pad, mode), sanitize=name == "misaligned3"
+                )
+
+
+def _rolled(device: str, dtype: torch.dtype, few: bool = False) -> Iterator[Sample]:
+    make = Maker(device, dtype)
+    for shape, shifts, dims in (
+        ((7,), [3], []), ((4, 9), [-2], []), ((2, 6, 7, 8), [-3, 3], [1, 2]), ((3, 40, 5), [100], [1]), ((3, 40, 5), [1, 1, -7], [-1, 2, 0]),
+        ((5, 3000), [1], [1]), ((6, 3), [0], [0]), ((300, 1), [5], [0]), ((2, 1, 33), [-40], [-1]), ((2, 3, 4, 5, 6), [1, 1], [2, -1]),
+        ((70, 64), [-1], [0]), ((2, 7, 9, 4), [2, 3, 1], [0, 2, 3]), ((129,), [128], [0]), ((2, 5, 31), [4, 8], [1, 2]), ((9, 2, 33), [2], [0]),
+        ((4, 4, 4), [21], []), ((3, 3, 40), [1, 2, 3], [0, 1, 2]),
+    ):  # fmt: skip
+        for name, layout in tensors.LAYOUTS.items():
+            x = layout(make(*shape)) if math.prod(shape) < 2000 or not few else None
+            # On the CPU, ATen keeps channels_last where two dimensions are rolled.
+            if x is not None and name not in ("conj", "neg", "channels_last"):
+                yield Sample(f"{shape} {shifts} {dims} {name}", (x, shifts, dims), sanitize=name == "misaligned1")
+
+
+def _joined_slices(device: str, dtype: torch.dtype, few: bool = False) -> Iterator[Sample]:
+    make = Maker(device, dtype)
+    for widths, before, after in (
+        ((3, 64), (50,), ()), ((75, 75), (40,), ()), ((1, 1, 1), (300,), ()), ((5, 7, 2), (3, 4), (5,)), ((4, 6), (2,), (7, 7)), ((3, 0, 2), (9,), ()),
+        (range(1, 17), (11,), ()), (range(1, 19), (11,), ()), ((500, 1031), (5,), ()), ((49, 98), (6,), (7,)), ((7, 7, 7, 7), (), (5, 5)),
+        ((9, 8), (), ()), ((1, 64), (3, 7, 11), ()), ((33, 2), (2, 2), (2, 2)), ((15, 17), (31,), ()), ((3, 3), (2, 65), ()), ((58, 58), (3,), (4, 4)),
+        ((2, 30), (90,), (1,)), ((8, 24), (30,), (2,)), ((5, 5), (1, 200), ()), ((100, 28), (3, 3), (3,)), ((11, 1, 6), (40,), ()),
+        ((6, 2), (2, 5), (3, 3)), ((13, 13, 13), (21,), ()),
+    ):  # fmt: skip
+        layouts = (
+            "contiguous",
+            "sliced",
+            "rows",
+            "transposed",
+            "misaligned1",
+            "misaligned3",
+            "channels_last",
+            "expanded_first",
+            "step2",
+            "reversed",
+        )
+        for k, layout in enumerate(layouts):
+            parts = [make(*before, n, *after) for n in widths]
+            laid_out = [
+                tensors.LAYOUTS[layout](x) if j % 2 == k % 2 or layout == "channels_last" else x
+                for j, x in enumerate(parts)
+            ]
+            if all(x is not None for x in laid_out) and not (few and k > 1):
+                yield Sample(
+                    f"{tuple(widths)} of {before} x {after} {layout}", (laid_out, len(before)), sanitize=k == 4
+                )
+
+
+def _gathered(device: str, dtype: torch.dtype, few: bool = False) -> Iterator[Sample]:
+    make, generator = Maker(device, dtype), torch.Generator().manual_seed(0)
+    for k, (tables, rows, entries, width) in enumerate(
+        itertools.product((None, 1, 3), (1, 40), (1, 7, 40, 700), (2, 3, 5, 8, 16, 33, 64, 67))
+    ):
+        if few and entries == 700:
+            continue
+        batch = () if tables is None else (tables,)
+        index = torch.randint(0, rows, (*batch, entries, 1), generator=generator).to(device)
+        if tables == 3 and k % 4 == 0:
+            index = index[:1].expand(3, entries, 1)
+        table = make(*batch, rows, width + k % 2)[..., :width]
+        yield Sample(
+            f"{entries} of {tables} x {rows} rows {width}",
+            (table, len(batch), index.expand(*batch, entries, width)),
+            sanitize=k % 7 == 0,
+        )
+
+
 _sums = {"dtypes": FLOATS, "elementwise": False}
+_moves = {"dtypes": ALL, "bound": exact, "elementwise": False, "workspace": workspace_of(2)}
 CASES = [
     internal_case(
         name="_copy_transposed", op=_into_twin(OPS._copy_transposed), overload=OPS._copy_transposed.default,
         aten=_into_twin(torch.Tensor.copy_), reference=lambda out, self: wide(self, self.dtype), samples=_copies, few=_few_copies,
         dtypes=ALL, bound=exact, writes=("out",), workspace=lambda sample: sample.tensors[0].nbytes + 2**10,
+    ),
+    internal_case(
+        name="_pad_backward", op=OPS._pad_backward, overload=OPS._pad_backward.default, aten=_pad_gradient,
+        reference=_pad_gradient_reference, samples=_padded, few=functools.partial(_padded, few=True), bound=_pad_bound,
+        workspace=workspace_of(2), **_sums,
+    ),
+    internal_case(
+        name="_roll", op=OPS._roll, overload=OPS._roll.default, aten=lambda self, shifts, dims: torch.ops.aten.roll(self, shifts, dims),
+        reference=lambda self, shifts, dims: torch.ops.aten.roll(wide(self, self.dtype), shifts, dims), samples=_rolled,
+        few=functools.partial(_rolled, few=True), **_moves,
+    ),
+    internal_case(
+        name="_cat", op=OPS._cat, overload=OPS._cat.default, aten=torch.cat,
+        reference=lambda parts, dim: torch.cat([wide(x, x.dtype) for x in parts], dim), samples=_joined_slices,
+        few=functools.partial(_joined_slices, few=True), **_moves,
+    ),
+    internal_case(
+        name="_gather_rows", op=OPS._gather_rows, overload=OPS._gather_rows.default, aten=torch.gather,
+        reference=lambda self, dim, index: wide(self, self.dtype).gather(dim, index), samples=_gathered,
+        few=functools.partial(_gathered, few=True), **_moves,
     ),
     internal_case(
         name="_conv1d_own", op=_own, overload=OPS._conv1d_own.default, aten=conv1d._aten_plain, reference=conv1d.conv1d_reference,

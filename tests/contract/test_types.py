@@ -83,6 +83,7 @@ CALLS = {
     "matmul": {"input": _MATRIX, "other": _MATRIX.mT},
     "mul": {"input": _MATRIX, "other": _MATRIX, "out": torch.empty(3, 4)},
     "mul_": {"input": torch.ones(3, 4), "other": _MATRIX},
+    "pad": {"input": _MATRIX, "pad": (1, 2)},
     "reduce_max": _REDUCTION,
     "reduce_mean": _REDUCTION,
     "reduce_min": _REDUCTION,

@@ -21,6 +21,12 @@ class Memory:
             assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE), no_access) == 0
 
 
+def at_the_end(size: int, offset: int) -> np.ndarray:
+    """`size` bytes behind `offset` others, from a multiple of 16 on, less than 16 bytes before an inaccessible page."""
+    size = -(-(size + offset) // 16) * 16
+    return Memory(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE).bytes[-size:]
+
+
 def far_apart(size: int) -> np.ndarray:
     """An array of `size` bytes. The system only allocates memory for pages that have been written."""
     no_reserve, no_huge_pages = 0x4000, 15  # Linux's MAP_NORESERVE and MADV_NOHUGEPAGE

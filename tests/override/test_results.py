@@ -36,6 +36,7 @@ REPLACED = {
     "conv1d": "convolution",
     "conv1d_backward": "convolution_backward",
     "conv_transpose1d": "convolution",
+    "pad": "constant_pad_nd",
     "dot": "dot",
     "vdot": "vdot",
     "layer_norm": "native_layer_norm",
@@ -161,6 +162,31 @@ def calls_by_gpuopt(device, dtype, padding=True):
     yield "copy_", lambda a: a.t().contiguous(), (one,)
     yield "copy_", lambda a: a.permute(0, 2, 1).clone(memory_format=torch.contiguous_format), (made(2, 3, 4),)
     yield "copy_", lambda a: a.contiguous(memory_format=torch.channels_last), (made(2, 3, 4, 5),)
+    yield "constant_pad_nd", lambda a: F.pad(a, (1, 2, 0, 3), value=1.5), (one,)
+    yield "constant_pad_nd", lambda a: F.pad(a, (-1, 0, 2, -2)), (made(4, 9),)
+    yield "constant_pad_nd", lambda a: F.pad(a, (-1, -1)), (made(4, 9).t(),)
+    yield (
+        "constant_pad_nd",
+        lambda a: F.pad(a.contiguous(memory_format=torch.channels_last), (1, 1, 1, 1)),
+        (made(2, 3, 4, 5),),
+    )
+    for mode in ("reflect", "replicate"):
+        name = {"reflect": "reflection", "replicate": "replication"}[mode]
+        padded = torch._C._nn.pad  # F.pad composes replication in deterministic mode
+        for dims, shape in enumerate(((2, 3, 6), (3, 5, 6), (2, 3, 3, 4, 5)), 1):
+            for part in ("", "_backward")[dims > 1 :]:
+                yield (
+                    f"{name}_pad{dims}d{part}",
+                    lambda a, d=dims, m=mode, f=padded: f(a, (1, 2, 2, 1, 2, 0)[: 2 * d], m),
+                    (made(*shape),),
+                )
+    yield "roll", lambda a: a.roll((1, -2), (0, 1)), (made(4, 9),)
+    yield "roll", lambda a: a.roll(5), (made(4, 9).t(),)
+    yield "cat", lambda a, b: torch.cat((a, b), 1), (made(4, 3), made(4, 5))
+    yield "cat", lambda a, b: torch.cat((a, b.t()), -2), (made(2, 3, 4)[0], made(4, 2))
+    yield "cat", lambda a, b: torch.stack((a, b), -1), (made(4, 3), made(4, 3))
+    yield "gather", lambda a: a.gather(0, index[:, None].expand(6, 3)), (one,)
+    yield "gather", lambda a: a.gather(1, index.view(2, 3, 1).expand(2, 3, 4)), (made(2, 5, 4),)
     yield "convolution", lambda x, w, b: F.conv1d(x, w, b, padding=1, groups=4), (made(2, 4, 9), made(4, 1, 3), made(4))
     yield "convolution", lambda x, w: F.conv1d(x, w, stride=2, dilation=2), (made(2, 3, 12), made(5, 3, 3))
     for more in (0, 1):
@@ -209,7 +235,16 @@ def test_results_and_gradients_of_other_calls(device, dtype, deterministic):
                     else:
                         failures.add(f"{k} {name}", different_bits(ours, theirs))
     failures.check(at_least=20)
-    assert {"index_put", "embedding_dense_backward", "index_select", "scatter_reduce", "copy_"} <= seen
+    assert {
+        "index_put",
+        "embedding_dense_backward",
+        "index_select",
+        "scatter_reduce",
+        "copy_",
+        "roll",
+        "cat",
+        "gather",
+    } <= seen
 
 
 def test_an_index_out_of_range_is_refused():

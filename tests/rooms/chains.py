@@ -68,6 +68,20 @@ def index_select() -> Calls:
     return Calls(calls)
 
 
+def pad() -> Calls:
+    """Copies, and gradients of borders."""
+    calls = {}
+    for dtype, mode in itertools.product(DTYPES, ("constant", "reflect", "replicate", "circular")):
+        for shape, numbers in (((3, 70_001), (200, 3)), ((64, 33, 47), (1, 2)), ((8, 16, 56, 56), (1, 1, 1, 1))):
+            x = _make(*shape, dtype=dtype)
+            operator = functools.partial(torch_ops.pad, pad=numbers, mode=mode)
+            calls[f"{mode}, {shape}, {dtype}"] = _chain(operator, x)
+            if mode != "constant":
+                gradient = functools.partial(torch.ops.gpuopt._pad_backward, size=shape, pad=numbers, mode=mode)
+                calls[f"gradient of {mode}, {shape}, {dtype}"] = _chain(gradient, operator(x))
+    return Calls(calls)
+
+
 def norm() -> Calls:
     """Forward, and all gradients side by side, whose sums over rows share a workspace."""
     calls = {}

@@ -23,7 +23,7 @@ from .upsample.test_cuda import overlapping as upsample
 
 pytestmark = pytest.mark.gpu
 ROOMS = {
-    "conv1d": conv1d, "dot": dot, "elementwise": chains.elementwise, "index_select": chains.index_select, "norm": chains.norm,
+    "conv1d": conv1d, "dot": dot, "elementwise": chains.elementwise, "index_select": chains.index_select, "norm": chains.norm, "pad": chains.pad,
     "reduce": reduce, "scan": scan, "scatter": chains.scatter, "segment": chains.segment, "selective_scan": selective_scan, "spmm": chains.spmm,
     "transpose": chains.transpose, "upsample": upsample,
 } | {f"index_add, {dtype}": functools.partial(index_add, dtype) for dtype in DTYPES}  # fmt: skip

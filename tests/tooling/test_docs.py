@@ -140,6 +140,7 @@ PARTS = (
 # What a room lacks, and why.
 LACKING = {
     "csrc/index_select/ladder/index_select_ladder.cu": "one kernel, whose idea is one sentence of the README",
+    "csrc/pad/ladder/pad_ladder.cu": "the kernel's steps, aligned vectors and few instructions, are those of transpose's ladder",
     "csrc/graph_attention/ladder/graph_attention_ladder.cu": "rows are walked as in spmm, which has a ladder",
     "tests/emulation/graph_attention/graph_attention_shim.cpp": "spmm_shim.cpp has its kernels and those of rows",
     "benchmarks/rooms/graph_attention.py": "spmm.py measures attention",

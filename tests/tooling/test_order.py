@@ -16,7 +16,7 @@ CSRC = (
     {"common"},
     {"binding"},
     {"elementwise", "index_sort", "ladder", "matmul", "reduce", "rows", "triangle_count"},
-    {"dot", "index_add", "norm", "scan", "segment", "selective_scan", "transpose", "upsample"},
+    {"dot", "index_add", "norm", "pad", "scan", "segment", "selective_scan", "transpose", "upsample"},
     {"conv1d", "index_select"},
     {"scatter", "spmm"},
     {"graph_attention"},
@@ -27,7 +27,7 @@ TORCH_OPS = (
     {"_deprecated", "_library", "_tracing", "ops"},
     {"_arguments", "_graph", "build", "info"},
     {
-        "_conv1d", "_dot", "_elementwise", "_index_add", "_index_select", "_matmul", "_norm", "_override", "_reduce", "_scan",
+        "_conv1d", "_dot", "_elementwise", "_index_add", "_index_select", "_matmul", "_norm", "_override", "_pad", "_reduce", "_scan",
         "_scatter", "_segment", "_selective_scan",
     },
     {"_cuda_graph", "_transpose", "_upsample", "sparse"},

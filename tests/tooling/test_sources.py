@@ -51,7 +51,7 @@ def test_device_code_and_common_never_see_torch(path):
 
 
 OVERLAPPING = (
-    "conv1d", "dot", "elementwise", "graph_attention", "index_add", "index_select", "index_sort", "norm", "reduce", "rows", "scan", "scatter",
+    "conv1d", "dot", "elementwise", "graph_attention", "index_add", "index_select", "index_sort", "norm", "pad", "reduce", "rows", "scan", "scatter",
     "segment", "selective_scan", "spmm", "transpose", "upsample",
 )  # fmt: skip
 
@@ -91,10 +91,10 @@ def test_every_folder_is_a_room_or_shared():
 # Folders with more than 20 files, and how many they may have.
 LARGE_FOLDERS = {
     "csrc/binding": 26,
-    "csrc/common": 32,
+    "csrc/common": 33,
     "csrc/conv1d/forward": 33,
-    "csrc/override": 23,
-    "tests/cases": 23,
+    "csrc/override": 25,
+    "tests/cases": 24,
     "tests/contract": 21,
     "torch_ops": 34,
 }

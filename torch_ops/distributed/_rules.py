@@ -11,7 +11,8 @@ A rule names the axes of every tensor, as in ``input(n c L) weight(o c K) &bias(
 - ``%t`` are all dimensions, where t is the one that the argument ``dim`` names. ``%`` leaves it out, and ``%=t`` leaves it out
   unless ``keepdim``.
 - ``input(n c L | c L)`` is the first form with the tensor's number of dimensions.
-- ``*N`` are the last dimensions, as many as the argument ``dims`` says, and ``*1`` as many of size 1. ``/~`` is a sum over ``...``.
+- ``*N`` are the last dimensions, as many as the argument ``dims`` says or ``pad`` has pairs, and ``*1`` as many of size 1. ``/~`` is a
+  sum over ``...``.
 - ``[h]`` is there if ``value`` is (entries, heads).
 - A result ``weight/n`` has the axes of this argument.
 """
@@ -115,6 +116,8 @@ RULES: dict[str, Rule] = {
     "causal_conv1d_update": Rule("input(n c) state(n c S) weight(c K) bias(c) -> (n c)", filled="c"),
     # images and matrices
     "transpose2d": Rule("self(... m n) -> (... n m)", linear=("self",)),
+    "pad": Rule("self(... *N) -> (... *N)", linear=("self",), linear_if={"value": (None, 0)}, filled="~"),
+    "_pad_backward": Rule("grad(... *N) -> (... *N)", linear=("grad",), filled="~", size=1),
     "upsample_nearest2d": Rule("self(n c H W) -> (n c H W)", linear=("self",), filled="c"),
     "upsample_nearest_exact2d": Rule("self(n c H W) -> (n c H W)", linear=("self",), filled="c"),
     "upsample_nearest2d_backward": Rule(

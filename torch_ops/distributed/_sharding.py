@@ -60,7 +60,7 @@ class _Axes:
         self.call = call
         has_heads = _is_spec(call.get("value")) and call["value"].ndim == 2
         form = form.replace("[h]", "h" if has_heads else "")
-        last = range(call.get("dims") or 0)
+        last = range(call.get("dims") or len(call.get("pad") or ()) // 2)
         form = form.replace("*N", " ".join(f"N{d}" for d in last)).replace("*1", " ".join("1" for _ in last))
         arguments, _, self.results_form = form.partition("->")
         parsed = _ARGUMENT.findall(arguments)

@@ -1,62 +1,12 @@
-// Gradients of padding and of maxima of windows, and the inverse of the latter.
+// Gradients of maxima of windows, and the inverse of these maxima.
 #pragma once
 
 #include <tuple>
 
-#include "binding/unfilled.h"
 #include "override/deterministic/shared.h"
 #include "override/newer_aten.h"
 
 namespace gpuopt::overriding {
-
-// ---------------------------------------------------------------- padding
-
-// Values of the border are added to the values that they repeat, one dimension after the other.
-template <typename AtenOp, Operator op, int64_t dims, bool reflects>
-struct PaddingBackward {
-  using Aten = AtenOp;
-  static constexpr Operator kOperator = op;
-
-  static Reason decide(const Tensor& grad, const Tensor& self, c10::SymIntArrayRef padding) {
-    const Reason known = decide_floats(grad, self);
-    if (known != Reason::kTaken) return known;
-    if (padding.size() != 2 * dims || !has_planes_of(grad, self, dims)) return Reason::kUnsupported;
-    for (int64_t k = 0; k < dims; ++k) {
-      const int64_t dim = self.dim() - 1 - k, size = self.size(dim);
-      const int64_t before = padding[2 * k].expect_int(), after = padding[2 * k + 1].expect_int();
-      const bool fits = !reflects || std::max(before, after) < size;
-      if (before < 0 || after < 0 || !fits || grad.size(dim) != before + size + after) {
-        return Reason::kUnsupported;
-      }
-    }
-    return Reason::kTaken;
-  }
-  static Tensor run(c10::DispatchKeySet, const Tensor& grad, const Tensor& self,
-                    c10::SymIntArrayRef padding) {
-    Tensor sums = grad.to(wide_type(grad), /*non_blocking=*/false, /*copy=*/true);
-    for (int64_t k = 0; k < dims; ++k) {
-      const int64_t dim = self.dim() - 1 - k, size = self.size(dim);
-      const int64_t before = padding[2 * k].expect_int(), after = padding[2 * k + 1].expect_int();
-      const Tensor core = sums.narrow(dim, before, size);
-      add(core, dim, 0, sums.narrow(dim, 0, before));
-      add(core, dim, size - 1, sums.narrow(dim, before + size, after));
-      sums = core;
-    }
-    return unfilled(self.sizes(), self.options()).copy_(sums);
-  }
-
- private:
-  // Adds a border to the values beside position `edge`, or to the value there.
-  static void add(const Tensor& core, int64_t dim, int64_t edge, const Tensor& border) {
-    const int64_t size = border.size(dim);
-    if (size == 0) return;
-    if (reflects) {
-      core.narrow(dim, edge == 0 ? 1 : edge - size, size).add_(border.flip(dim));
-    } else {
-      core.narrow(dim, edge, 1).add_(border.sum(dim, /*keepdim=*/true));
-    }
-  }
-};
 
 // ---------------------------------------------------------------- maxima of windows
 
@@ -119,12 +69,6 @@ struct MaxUnpool {
 
 // ---------------------------------------------------------------- operators
 
-GPUOPT_OPERATOR(Reflection1d, PaddingBackward, reflection_pad1d_backward, 1, true);
-GPUOPT_OPERATOR(Reflection2d, PaddingBackward, reflection_pad2d_backward, 2, true);
-GPUOPT_OPERATOR(Reflection3d, PaddingBackward, reflection_pad3d_backward, 3, true);
-GPUOPT_OPERATOR(Replication1d, PaddingBackward, replication_pad1d_backward, 1, false);
-GPUOPT_OPERATOR(Replication2d, PaddingBackward, replication_pad2d_backward, 2, false);
-GPUOPT_OPERATOR(Replication3d, PaddingBackward, replication_pad3d_backward, 3, false);
 GPUOPT_OPERATOR(MaxPool3d, MaxPoolBackward, max_pool3d_with_indices_backward, 3, true,
                 !kDeterministicMaxPool3d);
 GPUOPT_OPERATOR(AdaptiveMax2d, MaxPoolBackward, adaptive_max_pool2d_backward, 2, true);

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 
 import numpy as np
 import pytest
 
 from ..build import load
-from ..memory import Memory
+from ..memory import at_the_end
 
 
 @pytest.fixture(scope="module")
 def kernels():
     return load("index_select")
-
-
-def at_the_end(size: int, offset: int) -> np.ndarray:
-    """`size` bytes behind `offset` others, from a multiple of 16 on, less than 16 bytes before an inaccessible page."""
-    size = -(-(size + offset) // 16) * 16
-    return Memory(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE).bytes[-size:]
 
 
 def gather_and_compare(
@@ -39,6 +32,7 @@ def gather_and_compare(
         int(index_type == np.int64),
         *map(ctypes.c_int64, (bins, entries, step, row, apart)),
         ctypes.c_uint64(few),
+        *map(ctypes.c_int64, (1, 0)),
     )
     rows = np.lib.stride_tricks.as_strided(self[offset:], (bins, row), (apart, 1))
     np.testing.assert_array_equal(out[to:][: entries * row].reshape(entries, row), rows[index])
@@ -84,3 +78,23 @@ def test_alignment(kernels, gap, offset, to, access):
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])
 def test_a_strided_index(kernels, index_type):
     gather_and_compare(kernels, 700, 30, 32, index_type=index_type, step=3)
+
+
+@pytest.mark.parametrize("few", [0, 132 * 1024])
+@pytest.mark.parametrize("row, gap, offset", [(16, 0, 0), (48, 16, 0), (6, 0, 2), (31, 0, 3), (94, 2, 1)])
+def test_tables(kernels, row, gap, offset, few):
+    """Entries of several tables, which lie one after the other with a gap."""
+    random = np.random.default_rng(row)
+    tables, bins, entries, apart = 3, 20, 37, row + gap
+    pitch = bins * apart + 2 * gap
+    memory = at_the_end((tables - 1) * pitch + (bins - 1) * apart + row, offset)
+    out = at_the_end(tables * entries * row, 0)
+    memory[:] = random.integers(256, size=memory.size)
+    index = random.integers(bins, size=(tables, entries), dtype=np.int64)
+    kernels.gather(
+        *(ctypes.c_uint64(array.ctypes.data) for array in (memory[offset:], index, out)), 1,
+        *map(ctypes.c_int64, (bins, tables * entries, 1, row, apart)), ctypes.c_uint64(few), *map(ctypes.c_int64, (tables, pitch)),
+    )  # fmt: skip
+    values = np.lib.stride_tricks.as_strided(memory[offset:], (tables, bins, row), (pitch, apart, 1))
+    want = np.take_along_axis(values, index[..., None], 1)
+    np.testing.assert_array_equal(out[: want.size].reshape(want.shape), want)

@@ -57,6 +57,22 @@ int64_t transposition(int64_t rank, const int64_t* sizes, const int64_t* out, co
   return problem->batch_dims;
 }
 
+int64_t constant_pad_reason(int64_t bytes, int64_t row_bytes, int64_t item) {
+  return number_of(policy::constant_pad(bytes, row_bytes, item));
+}
+
+int64_t border_reason(int64_t bytes) { return number_of(policy::border(bytes)); }
+
+int64_t border_backward_reason(int64_t bytes, bool is_image_reflected, int64_t item) {
+  return number_of(policy::border_backward(bytes, is_image_reflected, item));
+}
+
+int64_t roll_reason(int64_t bytes) { return number_of(policy::roll(bytes)); }
+
+int64_t cat_reason(int64_t bytes, bool is_aligned, bool is_strided, int64_t tensors) {
+  return number_of(policy::cat(bytes, is_aligned, is_strided, static_cast<size_t>(tensors)));
+}
+
 int64_t upsample_reason(bool backward, bool channels_last, int64_t images, int64_t bytes) {
   return number_of(backward ? policy::upsample_backward(false, channels_last, images, bytes)
                             : policy::upsample(false, channels_last, bytes));

@@ -1,0 +1,301 @@
+// Plans of padding, rolling and concatenation, and of the gradients of padding. Plain host C++,
+// tested without a GPU.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "common/index.h"
+#include "common/launch_shape.h"
+
+namespace gpuopt::pad {
+
+enum class Mode : uint8_t { kConstant, kReflect, kReplicate, kCircular };
+
+constexpr int kThreads = 256;
+constexpr int kVectors = 2;   // of a thread of a copy
+constexpr int kMaxDims = 8;   // of a problem
+constexpr int kMaxOuter = 4;  // dimensions of rows, after merging
+constexpr int kMaxRuns = 16;  // of a row
+
+// Index i of the padded tensor is index i - before of the other one. The mode says what lies
+// outside of that. `before` is negative where the dimension is cropped.
+struct Dim {
+  int64_t padded = 1, size = 1;
+  int64_t before = 0;
+  int64_t stride = 0;  // of the tensor that is read, in elements
+
+  bool is_whole() const { return before == 0 && padded == size; }
+};
+
+// A vector of the constant.
+struct Fill {
+  uint32_t words[4] = {};
+};
+
+// Dimensions in the order of the memory of the tensor that is written, innermost first.
+struct Problem {
+  Mode mode = Mode::kConstant;
+  int64_t item = 1;  // bytes of an element
+  const void* in = nullptr;
+  void* out = nullptr;
+  int num_dims = 0;
+  Dim dims[kMaxDims];
+  Fill fill;
+
+  // Drops and merges dimensions. `out` has the padded sizes, or the others.
+  void merge() {
+    int left = 0;
+    for (int d = 0; d < num_dims; ++d) {
+      Dim dim = dims[d];
+      if (dim.padded == 1 && dim.is_whole()) continue;
+      Dim* inner = left > 0 ? &dims[left - 1] : nullptr;
+      if (dim.size == 1 && dim.padded > 1) dim.stride = inner ? inner->stride * inner->size : 1;
+      const bool by_elements = mode == Mode::kReflect || mode == Mode::kReplicate;
+      if (inner && inner->is_whole() && dim.stride == inner->stride * inner->size &&
+          (dim.is_whole() || !by_elements)) {
+        *inner = {dim.padded * inner->size, dim.size * inner->size, dim.before * inner->size,
+                  inner->stride};
+      } else {
+        dims[left++] = dim;
+      }
+    }
+    if (left == 0) dims[left++] = {1, 1, 0, 1};
+    num_dims = left;
+  }
+};
+
+// ---------------------------------------------------------------- copies
+
+// Neighbouring bytes of a row of `out`, from neighbouring bytes of one source.
+struct Run {
+  const char* data = nullptr;       // of the first element, in row 0
+  const char* end = nullptr;        // of the memory of the source
+  int begin = 0, last = 0;          // bytes of the row
+  int step = 1;                     // -1: elements in reverse. 0: one element, repeated
+  int64_t strides[kMaxOuter] = {};  // bytes
+};
+
+struct Outer {
+  FastDiv padded;
+  int size = 1, before = 0;
+};
+
+struct CopyArgs {
+  char* out = nullptr;
+  uint64_t bytes = 0;
+  FastDiv row_bytes;
+  uint32_t rows = 1;
+  Mode mode = Mode::kConstant;
+  int outers = 0, runs = 0;
+  Outer outer[kMaxOuter];
+  Run run[kMaxRuns];
+  Fill fill;
+};
+
+struct CopyPlan {
+  CopyArgs args;
+  int item = 0;  // bytes of an element, or 0 if all runs go forward
+  LaunchShape shape;
+};
+
+constexpr int64_t kMostRowBytes = 1 << 30;
+
+// Fills in the launch. Returns whether the kernel supports the sizes.
+inline bool finish(CopyPlan& plan, int64_t row_bytes, int64_t rows) {
+  if (row_bytes > kMostRowBytes || rows > kMaxIndex32) return false;
+  plan.args.row_bytes = divide_by(row_bytes);
+  plan.args.rows = static_cast<uint32_t>(rows);
+  plan.args.bytes = static_cast<uint64_t>(row_bytes) * rows;
+  plan.shape.threads = kThreads;
+  plan.shape.blocks = static_cast<unsigned>(
+      ceil_div<uint64_t>(plan.args.bytes, kThreads * kVectors * kAccessBytes));
+  plan.shape.use_pdl = true;
+  return true;
+}
+
+// Of a tensor with elements. Nothing if the elements of rows are apart, or the kernel does not
+// support the sizes.
+inline std::optional<CopyPlan> make_plan(Problem problem) {
+  int64_t last = 0;
+  for (int d = 0; d < problem.num_dims; ++d) {
+    last += (problem.dims[d].size - 1) * problem.dims[d].stride;
+  }
+  problem.merge();
+  CopyPlan plan;
+  CopyArgs& args = plan.args;
+  args.out = static_cast<char*>(problem.out);
+  args.mode = problem.mode;
+  args.fill = problem.fill;
+  args.outers = problem.num_dims - 1;
+  const Dim& inner = problem.dims[0];
+  if (args.outers > kMaxOuter || (inner.stride != 1 && inner.padded > 1)) return std::nullopt;
+  int64_t rows = 1;
+  Run run;
+  for (int d = 0; d < args.outers; ++d) {
+    const Dim& dim = problem.dims[d + 1];
+    if (std::max(dim.size, dim.padded) > kMaxIndex32) return std::nullopt;
+    rows *= dim.padded;
+    if (rows > kMaxIndex32) return std::nullopt;
+    args.outer[d] = {divide_by(dim.padded), static_cast<int>(dim.size),
+                     static_cast<int>(dim.before)};
+    run.strides[d] = dim.stride * problem.item;
+  }
+  if (std::max(inner.size, inner.padded) * problem.item > kMostRowBytes) return std::nullopt;
+  const auto* in = static_cast<const char*>(problem.in);
+  run.end = in + (last + 1) * problem.item;
+  // Elements from `begin` on, where that one is element `from` of the source.
+  const auto add = [&](int64_t begin, int64_t end, int64_t from, int step) {
+    begin = std::max<int64_t>(begin, 0), end = std::min(end, inner.padded);
+    if (begin >= end) return;
+    run.begin = static_cast<int>(begin * problem.item);
+    run.last = static_cast<int>(end * problem.item);
+    run.data = in + from * inner.stride * problem.item;
+    run.step = step;
+    if (step != 1) plan.item = static_cast<int>(problem.item);
+    args.run[args.runs++] = run;
+  };
+  const int64_t size = inner.size, core = inner.before, after = core + size;
+  const int64_t after_begin = std::max<int64_t>(after, 0);
+  const Mode mode = problem.mode;
+  if (mode == Mode::kReflect) add(0, core, core, -1);
+  if (mode == Mode::kReplicate) add(0, core, 0, 0);
+  if (mode == Mode::kCircular) add(0, core, size - core, 1);
+  add(core, after, std::max<int64_t>(-core, 0), 1);
+  if (mode == Mode::kReflect) add(after, inner.padded, 2 * (size - 1) - (after_begin - core), -1);
+  if (mode == Mode::kReplicate) add(after, inner.padded, size - 1, 0);
+  if (mode == Mode::kCircular) add(after, inner.padded, after_begin - core - size, 1);
+  if (args.runs == 0) args.run[args.runs++] = {in, in, 0, 0};
+  return finish(plan, inner.padded * problem.item, rows) ? std::optional(plan) : std::nullopt;
+}
+
+// One of the tensors of a concatenation.
+struct Source {
+  const void* data = nullptr;
+  int64_t row = 0;                 // elements of a row, which lie behind each other
+  int64_t strides[kMaxDims] = {};  // of the outer dimensions, in elements
+};
+
+// Rows of `out` are rows of the sources, one behind the other. No source is empty. `sizes` are
+// the sizes of the outer dimensions, innermost first. They are merged where all sources allow it.
+inline std::optional<CopyPlan> make_plan(std::span<const Source> sources,
+                                         std::span<const int64_t> sizes, int64_t item, void* out) {
+  CopyPlan plan;
+  CopyArgs& args = plan.args;
+  args.out = static_cast<char*>(out);
+  int64_t merged[kMaxOuter] = {}, row = 0, rows = 1;
+  for (const Source& source : sources) {
+    if (args.runs == kMaxRuns || (row + source.row) * item > kMostRowBytes) return std::nullopt;
+    int64_t last = source.row - 1;
+    for (size_t d = 0; d < sizes.size(); ++d) last += (sizes[d] - 1) * source.strides[d];
+    const auto* data = static_cast<const char*>(source.data);
+    Run& run = args.run[args.runs++];
+    run.data = data;
+    run.end = data + (last + 1) * item;
+    run.begin = static_cast<int>(row * item);
+    run.last = static_cast<int>((row + source.row) * item);
+    row += source.row;
+  }
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 1) continue;
+    const int inner = args.outers - 1;
+    bool merges = inner >= 0;
+    for (int r = 0; merges && r < args.runs; ++r) {
+      merges = sources[r].strides[d] * item == args.run[r].strides[inner] * merged[inner];
+    }
+    if (merges) {
+      merged[inner] *= sizes[d];
+    } else {
+      if (args.outers == kMaxOuter) return std::nullopt;
+      for (int r = 0; r < args.runs; ++r) {
+        args.run[r].strides[args.outers] = sources[r].strides[d] * item;
+      }
+      merged[args.outers++] = sizes[d];
+    }
+    rows *= sizes[d];
+    if (rows > kMaxIndex32) return std::nullopt;
+  }
+  for (int d = 0; d < args.outers; ++d) {
+    args.outer[d] = {divide_by(merged[d]), static_cast<int>(merged[d]), 0};
+  }
+  return finish(plan, row * item, rows) ? std::optional(plan) : std::nullopt;
+}
+
+// ---------------------------------------------------------------- gradients
+
+constexpr int kMaxSumDims = 4;
+
+struct SumDim {
+  FastDiv size;
+  int padded = 1, before = 0;
+  int single_first = 0, single_last = 1;  // indices that have one copy
+  int stride = 0;                         // of the gradient, in elements
+};
+
+struct SumArgs {
+  const char* grad = nullptr;
+  const char* grad_end = nullptr;
+  void* out = nullptr;
+  uint32_t total = 0;  // elements of out
+  Mode mode = Mode::kReflect;
+  SumDim dims[kMaxSumDims];
+};
+
+struct SumPlan {
+  SumArgs args;
+  LaunchShape shape;
+};
+
+// Sums the values of `in`, which has the padded sizes, whose index maps to the same element of
+// `out`. Both are contiguous and have elements. Nothing if there are more than 2^31 elements or too
+// many dimensions.
+inline std::optional<SumPlan> make_sum_plan(Problem problem) {
+  int64_t padded = 1, total = 1;
+  for (int d = 0; d < problem.num_dims; ++d) {
+    Dim& dim = problem.dims[d];
+    dim.stride = total;  // merging compares the strides of the tensor that was padded
+    total *= dim.size;
+    padded *= dim.padded;
+    if (std::max(padded, total) > kMaxIndex32 - kAccessBytes) return std::nullopt;
+  }
+  problem.merge();
+  if (problem.num_dims > kMaxSumDims) return std::nullopt;
+  SumPlan plan;
+  SumArgs& args = plan.args;
+  padded = 1;
+  for (int d = 0; d < problem.num_dims; ++d) {
+    const Dim& dim = problem.dims[d];
+    const int64_t after = dim.padded - dim.before - dim.size;
+    int64_t first = 0, last = dim.size;
+    if (problem.mode == Mode::kReflect) {
+      if (dim.before > 0) first = dim.before + 1;
+      if (after > 0) last = dim.size - 1 - after;
+    } else if (problem.mode == Mode::kReplicate) {
+      if (dim.before > 0) first = 1;
+      if (after > 0) last = dim.size - 1;
+    } else {
+      first = std::max<int64_t>(after, 0);
+      last = dim.size - std::max<int64_t>(dim.before, 0);
+    }
+    first = std::max(first, -dim.before);
+    last = std::min(last, dim.size + std::min<int64_t>(after, 0));
+    args.dims[d] = {divide_by(dim.size),          static_cast<int>(dim.padded),
+                    static_cast<int>(dim.before), static_cast<int>(first),
+                    static_cast<int>(last),       static_cast<int>(padded)};
+    padded *= dim.padded;
+  }
+  args.grad = static_cast<const char*>(problem.in);
+  args.grad_end = args.grad + padded * problem.item;
+  args.out = problem.out;
+  args.total = static_cast<uint32_t>(total);
+  args.mode = problem.mode;
+  plan.shape.threads = kThreads;
+  plan.shape.blocks = static_cast<unsigned>(
+      ceil_div<int64_t>(total * problem.item, kThreads * int64_t{kAccessBytes}));
+  plan.shape.use_pdl = true;
+  return plan;
+}
+
+}  // namespace gpuopt::pad
