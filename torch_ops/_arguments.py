@@ -118,10 +118,14 @@ def check_types(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Map
     given = dict(zip(function.__code__.co_varnames, args)) | dict(kwargs)
     hints = get_type_hints(function)
     for name, value in given.items():
-        if name in hints and not _fits(value, hints[name]):
-            raise TypeError(
-                f"{function.__name__}: {name} must be {_words(hints[name])}, got {type(value).__name__}"
-            ) from None
+        if name in hints:
+            check_type(function.__name__, name, value, hints[name])
+
+
+def check_type(function: str, name: str, value: Any, hint: Any) -> None:
+    """Raises a TypeError if an argument of a function has another type than a hint says."""
+    if not _fits(value, hint):
+        raise TypeError(f"{function}: {name} must be {_words(hint)}, got {type(value).__name__}") from None
 
 
 def _fits(value: Any, hint: Any) -> bool:

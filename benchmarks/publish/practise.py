@@ -20,14 +20,15 @@ SHOWN = ("blocks", "warps")
 def entries() -> str:
     """The declaration of each ladder's entry point."""
     from torch_ops.ladder.problems import PROBLEMS
+    from torch_ops.ladder.start import declared
 
-    lines = (f"cudaError_t {problem.op}({problem.parameters}, ...);" for problem in PROBLEMS.values())
+    lines = (declared(f"cudaError_t {problem.op}({problem.parameters}, ...)") + ";" for problem in PROBLEMS.values())
     return "```cuda\n" + "\n".join(lines) + "\n```"
 
 
 def found(name: str) -> str:
     """What was found of an example, as the command prints it."""
-    from torch_ops.ladder.compare import Comparison
+    from torch_ops.ladder import Comparison
 
     paths = sorted(machine.RESULTS.glob(f"*/practise/reduce_sum_{name}.json"))
     if not paths:

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from torch_ops import ladder
+from torch_ops.ladder import checks
 from torch_ops.ladder.checks import check, difference
 from torch_ops.ladder.problems import PROBLEMS
-from torch_ops.ladder.source import BuildFailed, builds_of, load, located
+from torch_ops.ladder.source import BuildFailed, Kernel, builds_of, load, located
 from torch_ops.ladder.step import steps
 from torch_ops.ladder.zones import VIEWS, Zone, viewed
 
@@ -124,6 +125,26 @@ def test_every_ladder_has_a_problem():
     assert all(steps(op)[-1].name == "production" for op in PROBLEMS)
 
 
+@pytest.mark.parametrize(
+    "wrong, is_asked", [((), True), (("odd", "one"), True), (("small",), False), (("small", "odd"), False)]
+)
+def test_a_stream_is_not_blamed_for_wrong_values(monkeypatch, wrong, is_asked):
+    """Without a GPU: the views and the streams are stand-ins."""
+    asked, events = [], []
+
+    def check_view(problem, kernel, device, size, view, *_):
+        if view == "contiguous" and size in wrong:
+            raise checks._Wrong("wrong values", "1 of 9 values are wrong")
+        return True
+
+    monkeypatch.setattr(checks, "_check_view", check_view)
+    monkeypatch.setattr(checks, "_check_stream", lambda *_: asked.append(True))
+    kernel = Kernel("kernel.cu", lambda *_: (), True, [])
+    check(PROBLEMS["mul"], kernel, "cuda", False, lambda event, **values: events.append({"event": event} | values))
+    assert bool(asked) == is_asked
+    assert [fault["view"] for fault in of(events, "fault")] == list(wrong)
+
+
 # ---------------------------------------------------------------- processes
 
 
@@ -164,15 +185,37 @@ def test_files_without_a_kernel(tmp_path):
 
 def test_kernels_that_no_process_can_load(tmp_path):
     with pytest.raises(ValueError, match="must be a function at the top level of a file.*got .*lambda.*%%writefile"):
-        located(lambda x: x)
+        located("ladder.compare", lambda x: x)
     with pytest.raises(ValueError, match=r"must be a .cu or a .py file, got kernel.cpp"):
-        located(tmp_path / "kernel.cpp")
-    with pytest.raises(FileNotFoundError, match="there is no file"):
-        located(tmp_path / "kernel.cu")
-    with pytest.raises(TypeError, match="must be a function or the path of a file, got int"):
-        located(3)
-    with pytest.raises(ValueError, match="op must be one of"):
-        ladder.compare("sum", functions.right)
+        located("ladder.compare", tmp_path / "kernel.cpp")
+    with pytest.raises(FileNotFoundError, match="^ladder.compare: kernel must be a file that exists, got .*kernel.cu$"):
+        located("ladder.compare", tmp_path / "kernel.cu")
+
+
+ARGUMENTS = {
+    "op must be str, got NoneType": (TypeError, {"op": None}),
+    "kernel must be a function or the path of a file, got int": (TypeError, {"kernel": 3}),
+    "time_limit must be float, got NoneType": (TypeError, {"time_limit": None}),
+    "time_limit must be float, got str": (TypeError, {"time_limit": "5"}),
+    "time_limit must be above 0, got -1": (ValueError, {"time_limit": -1}),
+    "time_limit must be above 0, got nan": (ValueError, {"time_limit": float("nan")}),
+    "op must be one of .* got 'sum'": (ValueError, {"op": "sum"}),
+}
+
+
+@pytest.mark.parametrize("message", ARGUMENTS)
+@pytest.mark.parametrize("function", [ladder.compare, ladder.roofline])
+def test_wrong_arguments_are_named(function, message):
+    """Also without a GPU, and before a process is started."""
+    error, wrong = ARGUMENTS[message]
+    begin = "gpuopt_ladder" if "sum" in message else f"ladder.{function.__name__}"
+    with pytest.raises(error, match=f"^{begin}: {message}"):
+        function(**{"op": "reduce_sum", "kernel": functions.right} | wrong)
+
+
+def test_the_flag_of_counters_is_named():
+    with pytest.raises(TypeError, match="^ladder.compare: counters must be bool, got str"):
+        ladder.compare("reduce_sum", functions.right, counters="yes")
 
 
 def test_the_report_of_the_assembler():

@@ -182,7 +182,7 @@ def test_compare(tmp_path, capsys):
     assert command.main(["compare", "transpose2d", str(kernel)]) == 1
     assert "kernel.py is wrong: wrong shape" in capsys.readouterr().out
     assert command.main(["compare", "transpose2d", str(tmp_path / "none.cu")]) == 2
-    assert "there is no file" in capsys.readouterr().err
+    assert "kernel must be a file that exists" in capsys.readouterr().err
 
 
 def test_a_file_that_compares_while_it_is_loaded(tmp_path):

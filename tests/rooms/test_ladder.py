@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import re
 
+import numpy as np
 import pytest
 import torch
 
 from benchmarks.harness.traffic import results
 from torch_ops import ladder
+from torch_ops.ladder.step import _HINTS
 
 from ..ladder_cases import CASES, cases_of
 from ..ladder_cases.matmul import FLOATS
@@ -45,6 +47,45 @@ def test_what_there_is_not():
     for step in (-1, 99):
         with pytest.raises(ValueError, match=f"gpuopt_ladder::conv1d: step must be 0 to 5, got {step}"):
             ladder.run("conv1d", step, torch.ones(3))
+
+
+@pytest.mark.parametrize("op", [None, 3, ["mul"]])
+def test_the_name_of_a_ladder_is_a_word(op):
+    for name, call in (("steps", ladder.steps), ("run", lambda op: ladder.run(op, 0))):
+        with pytest.raises(TypeError, match=f"^ladder.{name}: op must be str, got {type(op).__name__}$"):
+            call(op)
+
+
+X = torch.ones(3)
+WRONG_CALLS = {
+    "step must be int or str, got NoneType": ("mul", None),
+    "step must be int or str, got float": ("mul", 1.5, X, X),
+    "step must be an integer.* got .*1.5": ("mul", torch.tensor(1.5), X, X),
+    "self must be Tensor, got int": ("mul", 0, 3, X),
+    "other must be Tensor, got NoneType": ("mul", "vectors", X, None),
+    "value must be Tensor or None, got list": ("spmm", 0, X, X, [1.0], X),
+    "output_size must be a sequence of int or int, got list": ("upsample_nearest2d", 0, X, [2, 2.5]),
+    "vertices must be int, got str": ("triangle_count", 0, X, X, "many"),
+    "args must be self, other, got 1 operand$": ("mul", 0, X),
+    "args must be self, got 2 operands$": ("reduce_sum", 0, X, X),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_CALLS)
+def test_wrong_types(message):
+    op, *others = WRONG_CALLS[message]
+    with pytest.raises(TypeError, match=f"^gpuopt_ladder::{op}: {message}"):
+        ladder.run(op, *others)
+
+
+def test_types_of_every_schema_are_known():
+    """A numpy integer and a tensor of one integer name a step, too."""
+    for op in ladder.ops():
+        for argument in getattr(torch.ops.gpuopt_ladder, op).default._schema.arguments:
+            assert str(argument.type) in _HINTS
+    for step in (np.int64(1), torch.tensor(1)):
+        with pytest.raises(NotImplementedError, match="self must be on a CUDA device"):
+            ladder.run("reduce_sum", step, X)
 
 
 def test_a_ladder_is_for_cuda_tensors():

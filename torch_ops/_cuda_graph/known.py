@@ -70,7 +70,9 @@ class Known(TorchDispatchMode):
         super().__init__()
         self._values, self._device_type = iter(origins.values), origins.device_type
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         if func not in _READS or args[0].device.type != self._device_type:
             return func(*args, **(kwargs or {}))
         expected, value = next(self._values, (None, None))

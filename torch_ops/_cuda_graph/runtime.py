@@ -218,7 +218,9 @@ class Runtime:
             recorded = None
         return entry, arguments, recorded
 
-    def _entry(self, key: tuple, arguments: Arguments, module: torch.nn.Module, apart: Sequence[int]) -> Entry:
+    def _entry(
+        self, key: tuple[Any, ...], arguments: Arguments, module: torch.nn.Module, apart: Sequence[int]
+    ) -> Entry:
         """The entry of a signature, and of the arguments that are the same in each call."""
         entry = self.entries.get(key)
         if entry is None or entry.is_gone():  # another tensor may have its identity
@@ -380,8 +382,9 @@ class Runtime:
 def _elsewhere(module: torch.nn.Module) -> str:
     """That the module is on another device, or ""."""
     first = next(module.parameters(), None)
-    is_here = first is None or first.device.type == _backend.device_type
-    return "" if is_here else f"its parameters are on {first.device.type}"
+    if first is None or first.device.type == _backend.device_type:
+        return ""
+    return f"its parameters are on {first.device.type}"
 
 
 def _clear(runtime: weakref.ref[Runtime]) -> None:

@@ -49,7 +49,7 @@ def python_tells() -> bool:
     """Whether Python tells of all changes of dicts. Before 3.12 it tells of none, and 3.13.0 of none that attributes make."""
 
     class Holder:
-        pass
+        x: object
 
     holder = Holder()
     holder.x = None
@@ -176,7 +176,7 @@ class Snapshot:
             if not all(map(_is_harmless, hooks.values())):
                 self.hooked = self.hooked or name
 
-    def _note_dicts(self, *dicts: dict) -> None:
+    def _note_dicts(self, *dicts: dict[Any, Any]) -> None:
         self._all_dicts.update((id(entries), entries) for entries in dicts)
 
     def _visit(self, value: Any, name: str, depth: int) -> None:
@@ -335,7 +335,7 @@ class _Entries:
         self.by_identity: list[Any] = []
         self.long: list[Any] = []
 
-    def state(self) -> tuple:
+    def state(self) -> tuple[Any, ...]:
         return (
             list(map(tuple, self.plain)),
             list(map(id, chain.from_iterable(self.by_identity))),

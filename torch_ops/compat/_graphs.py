@@ -146,12 +146,13 @@ class _KeptPair(Pair):
     def add_transpose(self, columns: int) -> None:
         sources, key = self._made_of
         key = f"{_OWNER} {key}"
-        sides = [*self.matrix, *transposed(self.matrix, columns)]
+        transpose = transposed(self.matrix, columns)
+        sides = [*self.matrix, *transpose]
         if (recording := keeper()) is not None:
             recording.make(sources, key, lambda: sides)
         else:
             _ops._structure_keep.default(sources, key, sides)
-        self.transpose = Side(*sides[3:])
+        self.transpose = transpose
 
     def may_keep(self) -> bool:
         return is_eager() or keeper() is not None

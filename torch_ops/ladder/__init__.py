@@ -36,7 +36,8 @@ file             what it holds
 ===============  ========================================================================
 """
 
-from torch_ops.ladder.compare import compare, roofline
+from torch_ops.ladder.compare import Comparison, compare, roofline
+from torch_ops.ladder.roofline import Roofline
 from torch_ops.ladder.step import Step, ops, run, steps
 
-__all__ = ["Step", "compare", "ops", "roofline", "run", "steps"]
+__all__ = ["Comparison", "Roofline", "Step", "compare", "ops", "roofline", "run", "steps"]

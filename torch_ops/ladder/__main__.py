@@ -18,19 +18,16 @@ def main(argv: list[str]) -> int:
         return 0
     try:
         if arguments.command == "roofline":
-            found = roofline(arguments.op, arguments.kernel, time_limit=arguments.time_limit)
-        else:
-            found = compare(
-                arguments.op, arguments.kernel, time_limit=arguments.time_limit, counters=arguments.counters
-            )
+            roof = roofline(arguments.op, arguments.kernel, time_limit=arguments.time_limit)
+            print(roof)
+            if arguments.plot:
+                roof.plot(arguments.plot)
+            return 0
+        found = compare(arguments.op, arguments.kernel, time_limit=arguments.time_limit, counters=arguments.counters)
     except (FileNotFoundError, RuntimeError, ValueError) as error:
         print(f"torch_ops.ladder: {error}", file=sys.stderr)
         return 2
     print(found)
-    if arguments.command == "roofline":
-        if arguments.plot:
-            found.plot(arguments.plot)
-        return 0
     if arguments.json:
         arguments.json.write_text(found.json())
     return 0 if found.right else 1

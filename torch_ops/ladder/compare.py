@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from torch_ops._arguments import check_type
 from torch_ops.ladder import counters as ladder_counters
 from torch_ops.ladder.measured import YOURS, Measured
 from torch_ops.ladder.roofline import Roofline
@@ -94,7 +95,7 @@ class Comparison:
     def of_json(cls, found: dict[str, Any]) -> Comparison:
         """A comparison from what :meth:`json` wrote, parsed."""
         parts = {"measured": Measured, "counters": ladder_counters.Counters}
-        made = {name: kind(**found[name]) if found[name] else None for name, kind in parts.items()}
+        made: dict[str, Any] = {name: kind(**found[name]) if found[name] else None for name, kind in parts.items()}
         made["faults"] = [Fault(**fault) for fault in found["faults"]]
         made["builds"] = [Build(**build) for build in found["builds"]]
         return cls(**{**found, **made})
@@ -128,7 +129,7 @@ def _of_fault(fault: Fault) -> str:
 
 
 def compare(
-    op: str, kernel: str | os.PathLike | Callable[..., Any], *, time_limit: float = 120.0, counters: bool = True
+    op: str, kernel: str | os.PathLike[str] | Callable[..., Any], *, time_limit: float = 120.0, counters: bool = True
 ) -> Comparison:
     """Checks a kernel of yours, and measures it among the steps of a ladder.
 
@@ -145,11 +146,13 @@ def compare(
         counters: Whether to read hardware counters of a kernel that is slower than a step. This needs ncu, and a second process.
 
     Raises:
-        ValueError: there is no such ladder, or the function has no file.
+        TypeError: an argument has another type.
+        ValueError: there is no such ladder, the function has no file, or ``time_limit`` is not above 0.
         FileNotFoundError: there is no such file.
     """
-    steps_of(op)  # raises
-    path, function = located(kernel)
+    _check("ladder.compare", op, time_limit)
+    check_type("ladder.compare", "counters", counters, bool)
+    path, function = located("ladder.compare", kernel)
     events, ended, _ = _run(op, path, function, time_limit)
     found = [Fault(x["kind"], x["view"], x["text"]) for x in events if x["event"] == "fault"]
     if ended:
@@ -169,7 +172,7 @@ def compare(
 
 
 def roofline(
-    op: str, kernel: str | os.PathLike | Callable[..., Any] | None = None, *, time_limit: float = 120.0
+    op: str, kernel: str | os.PathLike[str] | Callable[..., Any] | None = None, *, time_limit: float = 120.0
 ) -> Roofline:
     """The roofline of this GPU, with all steps of a ladder and a kernel of yours.
 
@@ -179,21 +182,35 @@ def roofline(
         op, kernel, time_limit: As for :func:`compare`.
 
     Raises:
+        TypeError, ValueError, FileNotFoundError: as :func:`compare`.
         RuntimeError: there is no GPU, or the kernel is wrong.
     """
+    _check("ladder.roofline", op, time_limit)
+    if kernel is not None:
+        located("ladder.roofline", kernel)
     if not torch.cuda.is_available():
-        raise RuntimeError("a roofline is measured, and torch sees no GPU here")
+        raise RuntimeError("ladder.roofline: a roofline is measured, and torch sees no GPU here")
     if kernel is not None:
         comparison = compare(op, kernel, time_limit=time_limit, counters=False)
         if comparison.measured is None:
             raise RuntimeError(str(comparison))
         return Roofline(comparison.measured)
-    steps_of(op)
     events, ended, _ = _run(op, None, None, time_limit)
     measured = _measured(op, events, "")
     if measured is None:
-        raise RuntimeError(f"the steps of {op} could not be measured: {ended.text if ended else events}")
+        raise RuntimeError(
+            f"ladder.roofline: the steps of {op} could not be measured: {ended.text if ended else events}"
+        )
     return Roofline(measured)
+
+
+def _check(caller: str, op: Any, time_limit: Any) -> None:
+    """Raises if there is no such ladder, or no such limit."""
+    check_type(caller, "op", op, str)
+    check_type(caller, "time_limit", time_limit, float)
+    steps_of(op)
+    if not time_limit > 0:
+        raise ValueError(f"{caller}: time_limit must be above 0, got {time_limit}")
 
 
 def _notes(events: list[dict[str, Any]], faults: list[Fault]) -> list[str]:
@@ -220,7 +237,9 @@ def _run(
     Under a profiler, the kernel is called and nothing else.
     """
     if os.environ.get(_INSIDE):
-        raise RuntimeError('compare was called while its kernel was loaded: call it below `if __name__ == "__main__":`')
+        raise RuntimeError(
+            'ladder.compare was called while its kernel was loaded: call it below `if __name__ == "__main__":`'
+        )
     with tempfile.TemporaryDirectory(prefix="torch_ops_ladder_") as folder:
         file, said = Path(folder, "asked.json"), Path(folder, "said")
         asked = {"op": op, "kernel": path and str(path), "function": function, "profiled": bool(profiler)}

@@ -47,6 +47,12 @@ class Measured:
     kernel: str = ""
 
     @property
+    def yours_us(self) -> float:
+        """The median time of the kernel, where there is one."""
+        assert self.yours is not None
+        return self.yours["median"]
+
+    @property
     def memory_us(self) -> float:
         """The time in which memory can move the bytes of the problem."""
         return (self.read + self.written) / self.bytes_per_us
@@ -76,14 +82,14 @@ class Measured:
 
     def equal(self) -> list[str]:
         """The steps whose times are within 5 % of the kernel's, the nearest first."""
-        apart = {name: abs(math.log(time["median"] / self.yours["median"])) for name, time in self.steps.items()}
+        apart = {name: abs(math.log(time["median"] / self.yours_us)) for name, time in self.steps.items()}
         return sorted((name for name in apart if apart[name] <= math.log1p(EQUAL)), key=apart.__getitem__)
 
     def next(self) -> str | None:
         """The first faster step above the ones that the kernel equals. Above no equal step, the first one that is faster."""
         names = list(self.steps)
         reached = max(map(names.index, self.equal()), default=-1)
-        faster = (name for name in names[reached + 1 :] if self.steps[name]["median"] < self.yours["median"])
+        faster = (name for name in names[reached + 1 :] if self.steps[name]["median"] < self.yours_us)
         return next(faster, None)
 
     def lines(self) -> list[str]:
@@ -93,7 +99,7 @@ class Measured:
         rows = [["step", "us", unit, "of the ceiling"]]
         entries = [(f"{numbers[name]} {name}", time) for name, time in self.steps.items()]
         if self.yours:
-            at = sum(time["median"] >= self.yours["median"] for _, time in entries)
+            at = sum(time["median"] >= self.yours_us for _, time in entries)
             equal = self.equal()
             at = list(self.steps).index(equal[0]) + 1 if equal else at
             entries.insert(at, (f"> {self.kernel}", self.yours))
@@ -113,7 +119,7 @@ class Measured:
     def standing(self) -> list[str]:
         """Which step the kernel equals, and what the next one would change."""
         known = {step.name: step for step in steps_of(self.op)}
-        us, equal, after = self.yours["median"], self.equal(), self.next()
+        us, equal, after = self.yours_us, self.equal(), self.next()
         said = []
         if equal:
             first, *others = equal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib.util
 import inspect
@@ -72,22 +71,26 @@ class Kernel:
     builds: list[Build]
 
 
-def located(kernel: Any) -> tuple[Path, str | None]:
+def located(caller: str, kernel: Any) -> tuple[Path, str | None]:
     """The file of a kernel, and the name of its function if the kernel is one.
 
+    Args:
+        caller: The function whose argument it is, for messages.
+
     Raises:
+        TypeError: it is neither a function nor a path.
         ValueError: the function has no file that another process could load.
         FileNotFoundError: there is no such file.
     """
     if isinstance(kernel, (str, os.PathLike)):
         path = Path(kernel).resolve()
         if path.suffix not in (".cu", ".py"):
-            raise ValueError(f"kernel must be a .cu or a .py file, got {path.name}")
+            raise ValueError(f"{caller}: kernel must be a .cu or a .py file, got {path.name}")
         if not path.is_file():
-            raise FileNotFoundError(f"kernel: there is no file {kernel}")
+            raise FileNotFoundError(f"{caller}: kernel must be a file that exists, got {kernel}")
         return path, None
     if not callable(kernel):
-        raise TypeError(f"kernel must be a function or the path of a file, got {type(kernel).__name__}")
+        raise TypeError(f"{caller}: kernel must be a function or the path of a file, got {type(kernel).__name__}")
     name = getattr(kernel, "__qualname__", "<without a name>")
     try:
         file = Path(inspect.getsourcefile(inspect.unwrap(kernel)) or "")
@@ -95,8 +98,8 @@ def located(kernel: Any) -> tuple[Path, str | None]:
         file = Path()
     if not name.isidentifier() or not file.is_file():
         raise ValueError(
-            f"kernel must be a function at the top level of a file, because another process loads it: got {name}. In a notebook,"
-            " write the cell to a file with %%writefile, and pass the path of the file"
+            f"{caller}: kernel must be a function at the top level of a file, because another process loads it: got {name}. In a"
+            " notebook, write the cell to a file with %%writefile, and pass the path of the file"
         )
     return file.resolve(), name
 
@@ -114,6 +117,7 @@ def load(problem: Problem, path: Path, function: str | None, folder: Path) -> Ke
 
 def _python(problem: Problem, path: Path, name: str) -> Kernel:
     spec = importlib.util.spec_from_file_location("practise_kernel", path)
+    assert spec is not None and spec.loader is not None  # as for every .py file
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(path.parent))
@@ -128,9 +132,11 @@ def _python(problem: Problem, path: Path, name: str) -> Kernel:
         raise BuildFailed("no entry point", f"{path.name} has no function {name}: expected the operands of the ladder")
 
     def call(operands: tuple[Any, ...], expected: tuple[Tensor, ...], zones: list[Zone] | None) -> tuple[Any, ...]:
-        with contextlib.nullcontext() if zones is None else Fresh() as fresh:
+        if zones is None:
             results = as_results(found(*operands))
-        if fresh is not None:
+        else:
+            with Fresh() as fresh:
+                results = as_results(found(*operands))
             zones += fresh.zones
         return (operands[0],) if problem.writes else results
 

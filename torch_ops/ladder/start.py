@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 
 from torch_ops.ladder.problems import PROBLEMS
 
-__all__ = ["start"]
+__all__ = ["declared", "start"]
 
 _LINE = 100
 
@@ -27,14 +26,12 @@ def start(op: str) -> str:
         textwrap.fill(text, _LINE, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False)
         for text in head
     )
-    name, parameters = re.fullmatch(r"cudaError_t (\w+)\((.*)\)", problem.signature).groups()
-    opening = f"cudaError_t {name}("
-    # Lines break between parameters alone.
-    together = ", ".join(parameter.replace(" ", "~") for parameter in parameters.split(", "))
-    called = textwrap.fill(
-        f"{opening.replace(' ', '~')}{together})",
-        _LINE - len(" {"),
-        subsequent_indent=" " * len(opening),
-        break_long_words=False,
-    ).replace("~", " ")
-    return f"{comment}\n\n{called} {{\n  return cudaErrorNotSupported;\n}}\n"
+    return f"{comment}\n\n{declared(problem.signature)} {{\n  return cudaErrorNotSupported;\n}}\n"
+
+
+def declared(signature: str) -> str:
+    """A signature in lines that break between parameters alone."""
+    together = ", ".join(parameter.replace(" ", "~") for parameter in signature.split(", "))
+    indent = " " * (signature.index("(") + 1)
+    lines = textwrap.fill(together, _LINE - len(" {"), subsequent_indent=indent, break_long_words=False)
+    return lines.replace("~", " ")

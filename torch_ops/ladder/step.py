@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import check_type, integer
+
 __all__ = ["Step", "ops", "run", "steps"]
 
 _ladder = torch.ops.gpuopt_ladder
+# What operands may be, by the types of schemas. An int for a list of sizes stands for all of them.
+_HINTS: dict[str, Any] = {
+    "Tensor": Tensor,
+    "Optional[Tensor]": Tensor | None,
+    "int": int,
+    "List[int]": Sequence[int] | int,
+}
 
 
 class Step(NamedTuple):
@@ -42,8 +51,10 @@ def steps(op: str) -> list[Step]:
         op: one of :func:`ops`.
 
     Raises:
+        TypeError: ``op`` is no word.
         ValueError: the operator has no ladder.
     """
+    check_type("ladder.steps", "op", op, str)
     described = zip(_ladder.names(op), _ladder.ideas(op), _ladder.repeatable(op))
     return [Step(number, *step) for number, step in enumerate(described)]
 
@@ -96,24 +107,33 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int] | int | None) ->
         bias.
 
     Raises:
+        TypeError: an argument has another type, or the operator has more or fewer operands.
         ValueError: the operator or the step does not exist.
         NotImplementedError: a tensor is not on a CUDA device, or its dtype is not supported.
         RuntimeError: the shapes don't match; a tensor is not contiguous; a step that moves vectors of 16 bytes gets memory that does
             not begin at a multiple of 16 bytes; a step that is not repeatable is called under
             :func:`torch.use_deterministic_algorithms`; a gradient is asked for.
     """
-    names = _ladder.names(op)
+    check_type("ladder.run", "op", op, str)
+    names, called = _ladder.names(op), f"gpuopt_ladder::{op}"
+    check_type(called, "step", step, int | str)
     if isinstance(step, str):
         if step not in names:
-            raise ValueError(f"gpuopt_ladder::{op}: step must be one of {', '.join(names)}, got {step!r}")
+            raise ValueError(f"{called}: step must be one of {', '.join(names)}, got {step!r}")
         step = names.index(step)
-    elif not 0 <= step < len(names):
-        raise ValueError(f"gpuopt_ladder::{op}: step must be 0 to {len(names) - 1}, got {step}")
+    elif not 0 <= (step := integer(called, "step", step)) < len(names):
+        raise ValueError(f"{called}: step must be 0 to {len(names) - 1}, got {step}")
     operator = getattr(_ladder, op).default
-    for argument, value in zip(operator._schema.arguments, args):
+    operands = operator._schema.arguments[:-1]
+    if len(args) != len(operands):
+        expected = ", ".join(argument.name for argument in operands)
+        raise TypeError(f"{called}: args must be {expected}, got {len(args)} operand{'s' * (len(args) != 1)}")
+    for argument, value in zip(operands, args):
+        check_type(called, argument.name, value, _HINTS[str(argument.type)])
+    for argument, value in zip(operands, args):
         if isinstance(value, Tensor) and not value.is_cuda:
             raise NotImplementedError(
-                f"gpuopt_ladder::{op}: {argument.name} must be on a CUDA device, because the steps are CUDA kernels: got a tensor"
+                f"{called}: {argument.name} must be on a CUDA device, because the steps are CUDA kernels: got a tensor"
                 f" on {value.device}"
             )
     return operator(*args, step)
