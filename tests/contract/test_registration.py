@@ -15,7 +15,13 @@ INTERNAL = sorted({o for c in EVERY_CASE if c.internal for o in c.overloads}, ke
 CONTROL = {
     f"gpuopt::_override_{name}"
     for name in ("enable", "disable", "operators", "reasons", "calls", "reset", "in_graph", "transposes")
-} | {"gpuopt::_structure_count", "gpuopt::_structure_forget", "gpuopt::_watch_unchanged", "gpuopt::_watch_forget"}
+} | {
+    "gpuopt::_structure_count",
+    "gpuopt::_structure_forget",
+    "gpuopt::_watch_state",
+    "gpuopt::_watch_note_dicts",
+    "gpuopt::_watch_forget",
+}
 # Operators that keep tensors. Only eager calls reach them.
 KEEPING = {"gpuopt::_structure_find", "gpuopt::_structure_keep", "gpuopt::_watch"}
 # An operator that writes running statistics. The override calls it below autograd, and its tests compare it with ATen's.

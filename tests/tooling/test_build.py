@@ -429,7 +429,7 @@ def test_nvcc_is_installed_once_and_heals(pip, bare, tmp_path, some_torch, monke
 
 def test_every_requirement_is_pinned():
     lines = [line for line in bootstrap.REQUIREMENTS.read_text().splitlines() if line and not line.startswith("#")]
-    assert lines and all(re.fullmatch(r"[a-z-]+==[\d.]+(; .*)?", line) for line in lines)
+    assert lines and all(re.fullmatch(r"[a-z-]+(\[[a-z]+\])?==[\d.]+(; .*)?", line) for line in lines)
     pins = dict(line.partition(";")[0].split("==") for line in lines)
     hooks = (ROOT / ".pre-commit-config.yaml").read_text()
     for repository, package in (("ruff-pre-commit", "ruff"), ("mirrors-clang-format", "clang-format")):

@@ -9,6 +9,7 @@ from benchmarks.harness import report
 from benchmarks.harness.operands import BF16, F32
 from benchmarks.harness.room import run_case
 from benchmarks.harness.traffic import results
+from benchmarks.rooms import bags as bench_bags
 from benchmarks.rooms import segment as bench_segment
 from benchmarks.rooms import spmm as bench_spmm
 from benchmarks.rooms.graphs import ARXIV, LONGEST, Graph, structure, uniform
@@ -19,6 +20,8 @@ from ...support.params import each_device
 SMALL = Graph("small", 300, 2000, 0.7, 200)
 CROWDED = Graph("more entries than cells", 20, 900, 0.6, 12)
 CALLS = bench_spmm.ROOM.calls() | bench_segment.ROOM.calls()
+OF_BAGS = ("embedding_bag", "embedding_bag step")
+OF_MATRICES = [call for call in bench_spmm.ROOM.calls() if call not in OF_BAGS]
 
 # ---------------------------------------------------------------- graphs
 
@@ -62,7 +65,7 @@ def test_rows_of_dense_operands_count_as_often_as_they_are_read():
 
 PRODUCTS = [
     bench_spmm.Product(call, SMALL, 12, reduce, values, heads, layout)
-    for call in bench_spmm.ROOM.calls()
+    for call in OF_MATRICES
     for reduce in ("sum", "mean", "max")
     for values, heads in ((False, 0), (True, 0), (True, 3))
     for layout in ("", "misaligned", "pitched", "transposed")
@@ -93,7 +96,7 @@ def test_right_results_pass(what):
 
 @each_device
 @pytest.mark.parametrize("graph", [SMALL, CROWDED], ids=lambda graph: graph.name)
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", [call for call in CALLS if call not in OF_BAGS])
 def test_peers_compute_every_matrix(call, graph, device):
     """torch.sparse refuses matrices with more entries than cells, and merges entries of a cell in gradients."""
     if call in bench_segment.ROOM.calls():
@@ -109,6 +112,15 @@ def test_peers_compute_every_matrix(call, graph, device):
     for what in problems:
         case = what.case(call, F32)
         row = run_case(case, CALLS[call], (), dataclasses.replace(CPU, device=device), [])
+        assert [entry["status"] for entry in row["contenders"].values()] == ["ok", "ok"], row
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_bags(values):
+    for is_step in (False, True):
+        what = bench_bags.Bags((50, 12), 9, 4, values=values, is_step=is_step)
+        case = what.case(F32, headline=False)
+        row = run_case(case, CALLS[case.call], (), CPU, [])
         assert [entry["status"] for entry in row["contenders"].values()] == ["ok", "ok"], row
 
 
