@@ -367,7 +367,10 @@ def run(
                 if mode == "layout":
                     options["contexts"] = {BASELINE: contextlib.nullcontext, OURS: contextlib.nullcontext}
                 elif mode == "graph" and OURS in options["contexts"]:
-                    options["contexts"] = {GRAPH: contextlib.nullcontext, **options["contexts"]}
+                    # PyTorch comes first, because its memory is measured before others keep or free theirs.
+                    options["contexts"] = {BASELINE: contextlib.nullcontext, GRAPH: contextlib.nullcontext} | options[
+                        "contexts"
+                    ]
                 rows.append(measure(model, task, mode, dtype, name == "training", **options))
                 del task
                 if device == "cuda":
