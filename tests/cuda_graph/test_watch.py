@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ops._cuda_graph.snapshot import python_tells
+from torch_ops._cuda_graph.watch import python_tells
 
 _OPS = torch.ops.gpuopt
 _NOTHING_CHANGED = 2

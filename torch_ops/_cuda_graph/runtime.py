@@ -8,7 +8,7 @@ import functools
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -22,10 +22,11 @@ from torch_ops._cuda_graph.classes import exchange, parts
 from torch_ops._cuda_graph.entry import Entry, Past
 from torch_ops._cuda_graph.replay import Recorded
 from torch_ops._cuda_graph.results import Declined
+from torch_ops._cuda_graph.shared import Shared
 from torch_ops._cuda_graph.snapshot import Snapshot
 from torch_ops._cuda_graph.structures import Constants
 
-__all__ = ["Runtime", "Shared", "runtimes"]
+__all__ = ["Runtime", "runtimes"]
 
 _MOST_STATES = 4  # of a module, such as training and evaluation
 _MOST_SIGNATURES = 256  # that are remembered
@@ -35,42 +36,6 @@ _SLOTS = 2  # forward passes of a module that may wait for their backward passes
 _numbers = itertools.count()
 runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
 _backend: Backend = Cuda()  # tests put another one here
-
-
-class Shared:
-    """What a module and the modules below it have in common: the limits, and memory.
-
-    Args:
-        max_graphs: The most signatures of each module that are recorded at once.
-        limit_bytes: The most memory of all recordings.
-    """
-
-    def __init__(self, max_graphs: int, limit_bytes: int | None) -> None:
-        self.max_graphs, self.limit_bytes = max_graphs, limit_bytes
-        self.pools: dict[Hashable, Pool] = {}
-        self.runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
-
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Shared:
-        return Shared(self.max_graphs, self.limit_bytes)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Shared, (self.max_graphs, self.limit_bytes)
-
-    def pool(self, key: Hashable) -> Pool:
-        if key not in self.pools:
-            self.pools[key] = Pool()
-        return self.pools[key]
-
-    def trim(self) -> None:
-        """Forgets pools without recordings."""
-        used = {id(recorded.pool) for runtime in self.runtimes for recorded in runtime.recorded()}
-        self.pools = {key: pool for key, pool in self.pools.items() if id(pool) in used}
-
-    def bytes(self) -> int:
-        return sum(pool.bytes for pool in self.pools.values())
-
-    def limit(self) -> int:
-        return _backend.total_memory() // 2 if self.limit_bytes is None else self.limit_bytes
 
 
 class Runtime:
@@ -309,8 +274,10 @@ class Runtime:
             entry.missed += 1
             if entry.missed < wanted:
                 return None
-            if self.shared.bytes() >= self.shared.limit():
-                raise Declined(f"recordings already hold limit_bytes ({self.shared.limit() >> 20} MiB)", parts=False)
+            if self.shared.bytes() >= self.shared.limit(_backend):
+                raise Declined(
+                    f"recordings already hold limit_bytes ({self.shared.limit(_backend) >> 20} MiB)", parts=False
+                )
             if is_full:
                 self._evict()
             mode = entry.mode()
@@ -319,10 +286,10 @@ class Runtime:
                 function, args, kwargs, tensors, key[0], constants, mode, pool, _backend
             )
             entry.bytes = pool.bytes - before
-            if self.shared.bytes() > self.shared.limit():
+            if self.shared.bytes() > self.shared.limit(_backend):
                 self._free(pool)
                 raise Declined(
-                    f"its recording needs more than limit_bytes ({self.shared.limit() >> 20} MiB)", parts=False
+                    f"its recording needs more than limit_bytes ({self.shared.limit(_backend) >> 20} MiB)", parts=False
                 )
             entry.slots[number], entry.missed = recorded, 0
             self.shared.trim()

@@ -24,8 +24,9 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from torch_ops._cuda_graph.tensors import is_plain
+from torch_ops._cuda_graph.watch import Change, Watch
 
-__all__ = ["RUNTIME", "Snapshot", "attributes", "python_tells"]
+__all__ = ["RUNTIME", "Snapshot", "attributes"]
 
 RUNTIME = "_gpuopt_cuda_graph"  # the attribute of a module with its recordings
 _MOST_ENTRIES = 64  # longer containers are compared by their lengths
@@ -34,41 +35,12 @@ _DEEPEST = 4
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _BOOKKEEPING = frozenset(vars(torch.nn.Module())) | {RUNTIME}
 _COMPARED = ("training", "_parameters", "_buffers", "_modules")  # bookkeeping that decides what a call computes
-_TENSORS_CHANGED, _DICTS_MAY_HAVE_CHANGED, _NOTHING_CHANGED = range(3)  # what gpuopt::_watch_state returns
 # Objects of these types hold nothing that a forward pass would change.
 _CLOSED = (
     type(None), bool, int, float, complex, str, bytes, type, enum.Enum, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
     types.ModuleType, torch.dtype, torch.device, torch.Size, torch.Generator, functools.partial,
 )  # fmt: skip
-_ops = torch.ops.gpuopt
 _requires_grad, _shape, _dtype = attrgetter("requires_grad"), attrgetter("shape"), attrgetter("dtype")
-
-
-@functools.cache
-def python_tells() -> bool:
-    """Whether Python tells of all changes of dicts. Before 3.12 it tells of none, and 3.13.0 of none that attributes make."""
-
-    class Holder:
-        x: object
-
-    holder = Holder()
-    holder.x = None
-    watch = _ops._watch([], [id(vars(holder))])
-
-    def is_noticed(change: Callable[[], None]) -> bool:
-        _ops._watch_note_dicts(watch, True)
-        is_quiet = _ops._watch_state(watch) == _NOTHING_CHANGED
-        change()
-        return is_quiet and _ops._watch_state(watch) == _DICTS_MAY_HAVE_CHANGED
-
-    def store() -> None:
-        holder.x = object()
-
-    try:
-        stores = all(is_noticed(store) for _ in range(100))  # the interpreter has other code for later stores
-        return stores and is_noticed(lambda: setattr(holder, "y", 1)) and is_noticed(lambda: delattr(holder, "x"))
-    finally:
-        _ops._watch_forget(watch)
 
 
 def _computed(module: torch.nn.Module) -> set[str]:
@@ -121,7 +93,9 @@ class Snapshot:
         self._dicts = [entries for _, _, entries in self._attributes]
         self._saved, self._saved_elsewhere = self._state(), self._elsewhere.state()
         self._metadata = self._metadata_of_tensors()
-        self._watch = self._watched() if self._saved else None
+        # PyTorch refuses to swap a tensor that C++ holds.
+        may_hold = not torch.__future__.get_swap_module_params_on_conversion()
+        self._watch = Watch(self.tensors, self._all_dicts) if self._saved and may_hold else None
         self._tensor_ids = self._ids_of_tensors()
 
     @property
@@ -248,14 +222,6 @@ class Snapshot:
             list(map(_dtype, tensors)),
         )
 
-    def _watched(self) -> int | None:
-        """The number under which the library watches the tensors, or None if it must not hold them."""
-        if torch.__future__.get_swap_module_params_on_conversion():
-            return None  # PyTorch refuses to swap a tensor that C++ holds
-        watch = _ops._watch(self.tensors, list(self._all_dicts) if python_tells() else [])
-        weakref.finalize(self, _ops._watch_forget, watch).atexit = False
-        return watch
-
     def _ids_of_tensors(self) -> list[int]:
         by_identity = chain(self._in_dicts.by_identity, self._elsewhere.by_identity)
         return list(map(id, chain(chain.from_iterable(self._unequal), chain.from_iterable(by_identity))))
@@ -264,16 +230,16 @@ class Snapshot:
         """Whether the module is as it was."""
         if self._watch is None:
             return self._is_as_saved() and self._metadata_of_tensors() == self._metadata
-        found = _ops._watch_state.default(self._watch)
-        if found == _NOTHING_CHANGED:
+        found = self._watch.state()
+        if found is Change.NONE:
             return _equal(self._elsewhere.state, self._saved_elsewhere)
-        if found == _TENSORS_CHANGED:
+        if found is Change.TENSORS:
             return False
         # First, so that what changes from here on is found at the next call.
-        _ops._watch_note_dicts.default(self._watch, True)
+        self._watch.note_dicts(True)
         same = self._is_as_saved()
         if not same:
-            _ops._watch_note_dicts.default(self._watch, False)
+            self._watch.note_dicts(False)
         return same
 
     def _is_as_saved(self) -> bool:
