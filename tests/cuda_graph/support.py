@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_ops
-from torch_ops._cuda_graph import capture, local, runtime
+from torch_ops._cuda_graph import ambient, capture, runtime
 from torch_ops._cuda_graph.backend import Cuda, Pool
 from torch_ops._cuda_graph.observe import waits_for_values
 from torch_ops._cuda_graph.snapshot import RUNTIME
@@ -35,7 +35,7 @@ class Again:
         self.gradients = torch.is_grad_enabled()
 
     def replay(self) -> None:
-        with torch.set_grad_enabled(self.gradients), local.eager():
+        with torch.set_grad_enabled(self.gradients), ambient.eager():
             new = self.function()
         with torch.no_grad():
             for mine, other in zip(self.results, new, strict=True):

@@ -1,8 +1,9 @@
-"""What a call depends on besides the module and its arguments: modes and switches of PyTorch."""
+"""What a call depends on besides the module and its arguments: modes and switches of PyTorch, and whether it is recorded."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.utils import _device
 from torch_ops import _override
 from torch_ops._cuda_graph.backend import Backend
 
-__all__ = ["Autocast", "blocked", "key"]
+__all__ = ["Autocast", "blocked", "eager", "is_eager", "key"]
 
 _c: Any = torch._C
 _matmul = torch.backends.cuda.matmul
@@ -104,3 +105,28 @@ def key(backend: Backend) -> tuple[Any, ...]:
         _c._get_cudnn_sdp_enabled(),
         _override._active,
     )
+
+
+# ---------------------------------------------------------------- calls that are recorded
+
+
+class _State(threading.local):
+    depth = 0
+
+
+_state = _State()
+
+
+def is_eager() -> bool:
+    """Whether this thread runs a call that must not be replayed: one that is recorded, compared, or computed again."""
+    return _state.depth > 0
+
+
+@contextlib.contextmanager
+def eager() -> Iterator[None]:
+    """A block in which modules compute as they are."""
+    _state.depth += 1
+    try:
+        yield
+    finally:
+        _state.depth -= 1

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_ops._cuda_graph import local
+from torch_ops._cuda_graph import ambient
 from torch_ops._cuda_graph.backend import Backend, Pool, seconds
 from torch_ops._cuda_graph.check import Values, mismatch, repeats, unrepeatable
 from torch_ops._cuda_graph.known import Known
@@ -68,7 +68,7 @@ def record(
     preserved = Preserved(snapshot.modules, states, backend)
     trial = _Trial(function, step, snapshot, mode, preserved, backend)
     try:
-        with local.eager():
+        with ambient.eager():
             recorded = trial.observe_and_record(pool, constants)
             measured = trial.measure(recorded)
     except torch.OutOfMemoryError as error:
@@ -293,7 +293,7 @@ def verify(recorded: Recorded, function: Callable[..., Any], tensors: Sequence[T
     trial.written, trial.versioned = recorded.written, recorded.versioned
     step.load(tensors)
     try:
-        with local.eager():
+        with ambient.eager():
             preserved.restore()
             once, _ = trial._eager_pass()
             again, _ = trial._eager_pass()

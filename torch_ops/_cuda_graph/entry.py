@@ -1,21 +1,22 @@
-"""One signature of a module: what is known of it, and its recordings."""
+"""Signatures of modules with their recordings, and what modules have in common."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_ops._cuda_graph.ambient import Autocast
+from torch_ops._cuda_graph.backend import Backend, Pool
 from torch_ops._cuda_graph.capture import Measured
 from torch_ops._cuda_graph.replay import Recorded
 from torch_ops._cuda_graph.snapshot import Snapshot
 from torch_ops._cuda_graph.step import BackwardMode
 
-__all__ = ["Entry", "Past"]
+__all__ = ["Entry", "Past", "Shared"]
 
 _MOST_SURPRISES = 2  # recordings whose backward pass was called in another way
 
@@ -120,6 +121,43 @@ class Entry:
     def status(self) -> str:
         """In one word, what becomes of calls."""
         return "declined" if self.reason else "recorded" if any(self.slots) else "eager"
+
+
+class Shared:
+    """The limits of a module and the modules below it, and their memory.
+
+    Args:
+        max_graphs: The most signatures of each module that are recorded at once.
+        limit_bytes: The most memory of all recordings.
+    """
+
+    def __init__(self, max_graphs: int, limit_bytes: int | None) -> None:
+        self.max_graphs, self.limit_bytes = max_graphs, limit_bytes
+        self.pools: dict[Hashable, Pool] = {}
+        self.runtimes: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Shared:
+        return Shared(self.max_graphs, self.limit_bytes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shared, (self.max_graphs, self.limit_bytes)
+
+    def pool(self, key: Hashable) -> Pool:
+        if key not in self.pools:
+            self.pools[key] = Pool()
+        return self.pools[key]
+
+    def trim(self) -> None:
+        """Forgets pools without recordings."""
+        used = {id(recorded.pool) for runtime in self.runtimes for recorded in runtime.recorded()}
+        self.pools = {key: pool for key, pool in self.pools.items() if id(pool) in used}
+
+    def bytes(self) -> int:
+        return sum(pool.bytes for pool in self.pools.values())
+
+    def limit(self, backend: Backend) -> int:
+        """The most memory: by default half of the device's."""
+        return backend.total_memory() // 2 if self.limit_bytes is None else self.limit_bytes
 
 
 class Past:

@@ -7,8 +7,8 @@ from typing import TypeVar
 import torch
 
 from torch_ops._cuda_graph.classes import put_back
+from torch_ops._cuda_graph.entry import Shared
 from torch_ops._cuda_graph.runtime import Runtime
-from torch_ops._cuda_graph.shared import Shared
 
 __all__ = ["cuda_graph"]
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch._C import _autograd  # pyright: ignore[reportAttributeAccessIssue]
 
-from torch_ops._cuda_graph import local
+from torch_ops._cuda_graph import ambient
 from torch_ops._cuda_graph.ambient import Autocast
 from torch_ops._cuda_graph.arguments import with_tensors
 from torch_ops._cuda_graph.backend import Backend, Pool, Recording
@@ -199,7 +199,7 @@ class Call:
         # Hooks of an argument run when autograd gets what this function returns.
         inputs = {id(x): x for x in self.tensors}
         try:
-            with torch.enable_grad(), local.eager(), hooks_off(step.parameters):
+            with torch.enable_grad(), ambient.eager(), hooks_off(step.parameters):
                 aliases = {key: x.view_as(x) if x.requires_grad else x for key, x in inputs.items()}
                 args, kwargs = with_tensors((self.args, self.kwargs), lambda tensor: aliases[id(tensor)])
                 for buffer, value in zip(recorded.read, self._buffers):

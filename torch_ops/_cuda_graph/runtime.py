@@ -15,14 +15,13 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from torch_ops._cuda_graph import ambient, capture, local
+from torch_ops._cuda_graph import ambient, capture
 from torch_ops._cuda_graph.arguments import Arguments, NotSupported
 from torch_ops._cuda_graph.backend import Backend, Cuda, Pool
 from torch_ops._cuda_graph.classes import exchange, parts
-from torch_ops._cuda_graph.entry import Entry, Past
+from torch_ops._cuda_graph.entry import Entry, Past, Shared
 from torch_ops._cuda_graph.replay import Recorded
 from torch_ops._cuda_graph.results import Declined
-from torch_ops._cuda_graph.shared import Shared
 from torch_ops._cuda_graph.snapshot import Snapshot
 from torch_ops._cuda_graph.structures import Constants
 
@@ -102,7 +101,7 @@ class Runtime:
         self, module: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Computes ``forward(module, *args, **kwargs)``."""
-        if local.is_eager():
+        if ambient.is_eager():
             return forward(module, *args, **kwargs)
         reason = self.given_up or ambient.blocked(_backend)
         if reason:
