@@ -61,7 +61,7 @@ def embedding_bag(
         ValueError: an unknown ``mode``; ``offsets`` beside a matrix, or none beside a vector; a shape does not fit.
         NotImplementedError: ``per_sample_weights`` with another mode than ``"sum"``.
         RuntimeError: the dtypes or devices do not fit, or ``padding_idx`` is no row.
-        IndexError: on the CPU, an entry is out of range. On CUDA a device-side assertion fails instead.
+        IndexError, RuntimeError: on the CPU, an entry is out of range. On CUDA a device-side assertion fails instead.
     """
     if sparse or scale_grad_by_freq or input.is_nested:
         return F.embedding_bag(
@@ -121,8 +121,12 @@ def _row(padding_idx: int, weight: Tensor) -> int:
 
 
 def _check(input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, per_sample_weights: Tensor | None) -> None:
-    def refuse(what: str, got: object) -> None:
-        raise ValueError(f"embedding_bag: {what}, got {got}")
+    def refuse(what: str, got: object, error: type[Exception] = ValueError) -> None:
+        raise error(f"embedding_bag: {what}, got {got}")
+
+    for name, vector in (("input", input), ("offsets", offsets)):
+        if vector is not None and vector.dtype not in (torch.int32, torch.int64):
+            refuse(f"{name} must be int32 or int64: expected an integer dtype", vector.dtype, RuntimeError)
 
     if mode not in ("sum", "mean", "max"):
         refuse("mode must be known: expected 'sum', 'mean' or 'max'", repr(mode))
@@ -142,5 +146,8 @@ def _check(input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, per
             f"per_sample_weights must have the shape of input: expected {tuple(input.shape)}",
             tuple(per_sample_weights.shape),
         )
+    if per_sample_weights.dtype != weight.dtype:
+        expected = f"per_sample_weights must have the dtype of weight: expected {weight.dtype}"
+        refuse(expected, per_sample_weights.dtype, RuntimeError)
     if mode != "sum":
         raise NotImplementedError(f"embedding_bag: per_sample_weights needs mode 'sum', got {mode!r}")

@@ -15,7 +15,7 @@ from torch.utils import _device
 from torch_ops import _override
 from torch_ops._cuda_graph.backend import Backend
 
-__all__ = ["Autocast", "blocked", "eager", "is_eager", "key"]
+__all__ = ["Autocast", "blocked", "eager", "key", "runs_eagerly"]
 
 _c: Any = torch._C
 _matmul = torch.backends.cuda.matmul
@@ -117,7 +117,7 @@ class _State(threading.local):
 _state = _State()
 
 
-def is_eager() -> bool:
+def runs_eagerly() -> bool:
     """Whether this thread runs a call that must not be replayed: one that is recorded, compared, or computed again."""
     return _state.depth > 0
 

@@ -42,8 +42,7 @@ class Origins:
         """Follows an operator. Returns whether the host reads a value with it that is the same in each call."""
         found = [self._origins.get(_storage(x)) for x in given]
         same = None not in found and torch.Tag.nondeterministic_seeded not in func.tags
-        if same and not given:
-            same = not func._schema.name.startswith(_UNINITIALISED)
+        same = same and not func._schema.name.startswith(_UNINITIALISED)
         if not same:
             if func._schema.is_mutable:
                 for tensor in given:  # one of them is written to

@@ -101,7 +101,7 @@ class Runtime:
         self, module: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Computes ``forward(module, *args, **kwargs)``."""
-        if ambient.is_eager():
+        if ambient.runs_eagerly():
             return forward(module, *args, **kwargs)
         reason = self.given_up or ambient.blocked(_backend)
         if reason:

@@ -18,6 +18,7 @@ namespace gpuopt {
 struct DictWatch {
   std::atomic<bool> unchanged{false};
   std::vector<void*> dicts;
+  bool is_complete = false;  // whether Python tells of all that were given
 };
 
 // Everything here is never freed, because dicts still change while the interpreter ends.
@@ -45,12 +46,13 @@ class DictWatches {
       watch->dicts.push_back(dict);
       by_dict_[dict].push_back(watch);
     }
+    watch->is_complete = true;
     return watch;
   }
 
   // Says that the dicts are as they were, or that they are not.
-  void note(DictWatch& watch, bool unchanged, size_t dicts) {
-    watch.unchanged = unchanged && dicts > 0 && watch.dicts.size() == dicts;
+  static void note(DictWatch& watch, bool unchanged) {
+    watch.unchanged = unchanged && watch.is_complete;
   }
 
   void remove(const std::shared_ptr<DictWatch>& watch) {

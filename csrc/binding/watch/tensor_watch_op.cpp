@@ -43,7 +43,6 @@ struct Watched {
 struct Watch {
   std::vector<Watched> tensors;
   std::shared_ptr<DictWatch> dicts;
-  size_t number_of_dicts;
 };
 
 std::mutex mutex;
@@ -51,7 +50,7 @@ std::unordered_map<int64_t, std::shared_ptr<const Watch>> watches;
 
 int64_t watch(at::TensorList tensors, at::IntArrayRef dicts) {
   auto made = std::make_shared<const Watch>(
-      Watch{{tensors.begin(), tensors.end()}, DictWatches::get().add(dicts.vec()), dicts.size()});
+      Watch{{tensors.begin(), tensors.end()}, DictWatches::get().add(dicts.vec())});
   const std::lock_guard lock(mutex);
   static int64_t last = 0;
   watches.emplace(++last, std::move(made));
@@ -79,7 +78,7 @@ int64_t state(int64_t number) {
 
 void note_dicts(int64_t number, bool unchanged) {
   const auto found = find(number, "gpuopt::_watch_note_dicts");
-  DictWatches::get().note(*found->dicts, unchanged, found->number_of_dicts);
+  DictWatches::note(*found->dicts, unchanged);
 }
 
 void forget(int64_t number) {

@@ -61,6 +61,14 @@ int64_t constant_pad_reason(int64_t bytes, int64_t row_bytes, int64_t item) {
   return number_of(policy::constant_pad(bytes, row_bytes, item));
 }
 
+bool adds_bags(int64_t entries, int64_t rows, int64_t row_bytes) {
+  return policy::adds_bags(entries, rows, row_bytes);
+}
+
+int64_t bags_reason(int64_t entries, int64_t row_bytes) {
+  return number_of(policy::embedding_bag(entries, row_bytes));
+}
+
 int64_t border_reason(int64_t bytes) { return number_of(policy::border(bytes)); }
 
 int64_t border_backward_reason(int64_t bytes, bool is_image_reflected, int64_t item) {

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import json
 import math
+import statistics
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ MORE_HOST_TIME = 1.5  # us that a call costs more than ATen's
 @pytest.fixture(scope="module")
 def policy():
     library = load("plan/override")
-    for name in ("index_add_in_graph", "sums_in_float32", "is_count"):
+    for name in ("index_add_in_graph", "sums_in_float32", "is_count", "adds_bags"):
         getattr(library, name).restype = ctypes.c_bool
     return library
 
@@ -331,6 +332,21 @@ def test_channel_norms_that_are_taken_were_faster(policy):
         return policy.batch_norm_reason(given, row["op"].endswith("backward")) == TAKEN
 
     assert share_saved(lines("norm-channels.jsonl"), is_taken, 1.05) >= 0.9
+
+
+def test_bags_that_are_taken_were_faster(policy):
+    """And the gradient of a table is computed in the faster way, with one exception."""
+    lost = []
+    for row in lines("bags.jsonl"):
+        entries, row_bytes = row["bags"] * row["length"], row["features"] * (4 if row["dtype"] == "f32" else 2)
+        adds = policy.adds_bags(*long(entries, row["rows"], row_bytes))
+        chosen = row["sum_us" if adds else "product_us"]
+        lost.append(chosen / min(row["sum_us"], row["product_us"]))
+        assert row["gradient_aten_us"] > 1.2 * chosen, row
+        if policy.bags_reason(*long(entries, row_bytes)) == TAKEN:
+            assert row["forward_aten_us"] > 1.4 * row["forward_us"], row
+        assert row.get("weights_aten_us", math.inf) > 1.3 * row["weights_us"], row
+    assert len(lost) > 20 and max(lost) < 1.25 and statistics.geometric_mean(lost) < 1.02
 
 
 def test_copies_that_are_taken_were_faster(policy):

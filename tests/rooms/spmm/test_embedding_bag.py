@@ -189,7 +189,9 @@ REFUSED = [
     (ValueError, "expected .6,., got .5,.", (VECTOR, TABLE, VECTOR[:1]), {"mode": "sum", "per_sample_weights": torch.ones(5)}),
     (NotImplementedError, "needs mode 'sum'", (VECTOR, TABLE, VECTOR[:1]), {"per_sample_weights": torch.ones(6)}),
     (RuntimeError, "padding_idx must be a row", (VECTOR, TABLE, VECTOR[:1]), {"padding_idx": 4}),
-    (RuntimeError, "value", (VECTOR, TABLE, VECTOR[:1]), {"mode": "sum", "per_sample_weights": torch.ones(6).half()}),
+    (RuntimeError, "weights must have the dtype", (VECTOR, TABLE, VECTOR[:1]), {"mode": "sum", "per_sample_weights": torch.ones(6).half()}),
+    (RuntimeError, "input must be int32 or int64", (VECTOR.float(), TABLE, VECTOR[:1]), {}),
+    (RuntimeError, "offsets must be int32 or int64", (VECTOR, TABLE, VECTOR[:1].float()), {}),
 ]  # fmt: skip
 
 
