@@ -182,7 +182,8 @@ def test_pages_of_models_and_random_problems_refuse_old_results(repository, monk
     monkeypatch.setattr(machine, "RESULTS", repository.root)
     monkeypatch.setattr(report, "newest", lambda pattern: repository.root / "gpu" / pattern)
     made = result(repository.first, "models") | {"gpu": GPU, "versions": {"torch": "2", "cuda": "13"}}
-    report.save(report.newest("models.json"), made)
+    for name in ("models.json", "models-graph.json"):
+        report.save(report.newest(name), made)
     report.save(report.newest("sweep.json"), result(repository.first, "sweep", [{"op": "dot"}]))
     for maker, part in ((of_models, "models"), (of_problems, "sweep")):
         with pytest.raises(age.Old, match=rf"{part}\.json: measured at .*; python -m benchmarks all {part}\n"):
