@@ -65,7 +65,6 @@ def _conv1d(x, weight, bias, stride, sides, dilation, groups):
     return torch.conv1d(x, weight, bias, stride, sides[0], dilation, groups)
 
 
-SIGNAL_BORDERS = ("reflection_pad1d", "replication_pad1d")
 BORDERS = [f"{mode}_pad{dims}d" for mode in ("reflection", "replication") for dims in (1, 2, 3)]
 GROUPS, MOMENTUM, EPS = 32, 0.1, 1e-5
 
@@ -110,7 +109,7 @@ CALLS: dict[str, Callable] = {
         torch.ops.aten._embedding_bag_per_sample_weights_backward(grad, table, index, offsets, bag, 0)
     ),
     "constant_pad_nd": torch.ops.aten.constant_pad_nd.default,
-    **{name: getattr(torch.ops.aten, name).default for name in SIGNAL_BORDERS},
+    **{name: getattr(torch.ops.aten, name).default for name in BORDERS},
     **{f"{name} backward": with_gradients(getattr(torch.ops.aten, name).default) for name in BORDERS},
     "roll": lambda x, shift, *dims: torch.roll(x, [shift] * len(dims), dims),
     "cat": lambda dim, *tensors: torch.cat(tensors, dim),
@@ -407,7 +406,7 @@ ADDED: dict[str, Callable[[Draw, str], Case]] = {
     **dict.fromkeys(
         ("_embedding_bag", "embedding_bag_dense_backward", "embedding_bag_per_sample_weights_backward"), bags
     ),
-    **dict.fromkeys(("constant_pad_nd", *SIGNAL_BORDERS, *(f"{name} backward" for name in BORDERS)), padded),
+    **dict.fromkeys(("constant_pad_nd", *BORDERS, *(f"{name} backward" for name in BORDERS)), padded),
     "roll": roll,
     "cat": cat,
     "index_put of pairs": pairs,

@@ -2,6 +2,7 @@
 
     python -m benchmarks tune conv1d                  measures, on each GPU there is
     python -m benchmarks tune conv1d --fit            fits to the file of the last measurement, without a GPU
+    python -m benchmarks tune pad                     measures copies beside ATen (see copies.py)
     python -m benchmarks tune scan                    measures what the limits of a room's plans are worth (see limits.py)
 
 ``results/<gpu>/conv1d-paths.jsonl`` has a line for each problem, dtype and pass, with the microseconds of each path and of ATen. Device
@@ -25,7 +26,7 @@ import torch
 
 import torch_ops  # noqa: F401
 from benchmarks.harness import command, machine, report, timer
-from benchmarks.random import limits
+from benchmarks.random import copies, limits
 from benchmarks.rooms import convolutions
 
 PASSES = ("output", "grad_input", "grad_weight")
@@ -531,7 +532,7 @@ def choose(m: Measured, coefficients: dict) -> str:
 
 def main(argv: list[str]) -> int:
     parser = command.measuring("tune", __doc__, "/conv1d-paths.jsonl")
-    parser.add_argument("room", choices=["conv1d", *limits.FAMILIES])
+    parser.add_argument("room", choices=["conv1d", "pad", *limits.FAMILIES])
     parser.add_argument("--fit", action="store_true", help="fit to an evidence file, without measuring")
     parser.add_argument(
         "--layout", choices=convolutions.LAYOUTS, help="measure this layout alone, and keep the lines of the others"
@@ -539,7 +540,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--count", type=int, default=150, help="random shapes of each list, at most")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
-    arguments.out = arguments.out or (EVIDENCE if arguments.room == "conv1d" else limits.EVIDENCE)
+    evidence_of = {"conv1d": EVIDENCE, "pad": EVIDENCE.with_name("pads.jsonl")}
+    arguments.out = arguments.out or evidence_of.get(arguments.room, limits.EVIDENCE)
+    if arguments.room == "pad":
+        return command.failed(command.NO_GPU) if not torch.cuda.is_available() else copies.measure(arguments) or 0
     if arguments.room != "conv1d":
         return limits.measure_part(arguments) or 0 if arguments.part else limits.measure(arguments, argv)
     if arguments.part:

@@ -39,13 +39,15 @@ constexpr std::array kOperatorNames{
     "copy_",
     "constant_pad_nd",
     "reflection_pad1d",
+    "reflection_pad2d",
+    "reflection_pad3d",
     "reflection_pad1d_backward",
     "reflection_pad2d_backward",
-    "reflection_pad3d_backward",
     "replication_pad1d",
+    "replication_pad2d",
+    "replication_pad3d",
     "replication_pad1d_backward",
     "replication_pad2d_backward",
-    "replication_pad3d_backward",
     "roll",
     "cat",
     "gather",
@@ -67,6 +69,8 @@ constexpr std::array kOperatorNames{
     "cudnn_batch_norm",  // and its gradient, which shares a reserve with it
     "matmul",            // in 3xTF32, on request alone
     // From here on: taken while torch.use_deterministic_algorithms is on, and never otherwise.
+    "reflection_pad3d_backward",
+    "replication_pad3d_backward",
     "max_pool3d_with_indices_backward",
     "adaptive_max_pool2d_backward",
     "adaptive_max_pool3d_backward",

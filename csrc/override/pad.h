@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "override/index_add.h"
+#include "override/deterministic/shared.h"
 #include "override/policy.h"
 #include "override/predicates.h"
 #include "pad/pad_ops.h"
@@ -56,14 +56,7 @@ struct ConstantPad {
     if (!has_bits(self) || value.isSymbolic()) return Reason::kUnsupported;
     const auto bytes = padded_bytes(self, pad, pad::Mode::kConstant);
     if (!bytes.has_value()) return Reason::kUnsupported;
-    const bool has_rows =
-        self.dim() > 0 && self.suggest_memory_format() == at::MemoryFormat::Contiguous;
-    const int64_t row =
-        has_rows ? self.size(-1) * static_cast<int64_t>(self.element_size()) : *bytes;
-    return unless_always([&] {
-      return policy::constant_pad(bytes_of(self) + *bytes, row,
-                                  static_cast<int64_t>(self.element_size()));
-    });
+    return unless_always([&] { return policy::pad(bytes_of(self) + *bytes); });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, c10::SymIntArrayRef pad,
                     const at::Scalar& value) {
@@ -71,16 +64,18 @@ struct ConstantPad {
   }
 };
 
-// Reflection and replication of signals. ATen's kernels for images are faster.
-template <typename AtenOp, Operator op, pad::Mode mode>
+template <typename AtenOp, Operator op, int64_t dims, pad::Mode mode>
 struct Border {
   using Aten = AtenOp;
   static constexpr Operator kOperator = op;
   static constexpr const char* kMode = mode == pad::Mode::kReflect ? "reflect" : "replicate";
 
   static Reason decide(const Tensor& self, c10::SymIntArrayRef padding) {
-    const bool fit = is_plain(self) && padding.size() == 2 && (self.dim() == 2 || self.dim() == 3);
+    const bool fit = is_plain(self) && padding.size() == 2 * dims &&
+                     (self.dim() == dims + 1 || self.dim() == dims + 2);
     if (!fit) return Reason::kUnsupported;
+    // ATen's result is contiguous on CUDA, and that of gpuopt is not.
+    if (self.suggest_memory_format() != at::MemoryFormat::Contiguous) return Reason::kLayout;
     if (!is_measured(self.scalar_type())) return Reason::kDtype;
     const auto bytes = padded_bytes(self, padding, mode);
     if (!bytes.has_value()) return Reason::kUnsupported;
@@ -98,7 +93,9 @@ struct BorderBackward {
   static constexpr Operator kOperator = op;
 
   static Reason decide(const Tensor& grad, const Tensor& self, c10::SymIntArrayRef padding) {
-    const bool fit = is_plain(grad) && is_plain(self) && is_real_float(grad.scalar_type()) &&
+    if (dims > 2 && !is_deterministic()) return Reason::kAtenIsFaster;
+    const bool fit = is_plain_or_empty(grad) && is_plain_or_empty(self) &&
+                     is_real_float(grad.scalar_type()) &&
                      grad.scalar_type() == self.scalar_type() && on_device_of(grad, {self}) &&
                      grad.dim() == self.dim() && self.dim() > dims && padding.size() == 2 * dims;
     const auto bytes = fit ? padded_bytes(self, padding, mode) : std::nullopt;
@@ -111,9 +108,8 @@ struct BorderBackward {
     }
     if (is_deterministic()) return Reason::kTaken;
     if (!is_measured(grad.scalar_type())) return Reason::kDtype;
-    const bool is_image_reflected = dims > 1 && mode == pad::Mode::kReflect;
     return unless_always([&] {
-      return policy::border_backward(bytes_of(self) + *bytes, is_image_reflected,
+      return policy::border_backward(bytes_of(self) + *bytes, dims,
                                      static_cast<int64_t>(grad.element_size()));
     });
   }
@@ -135,7 +131,7 @@ struct Roll {
     for (const int64_t dim : dims) {
       if (!wrapped(dim, self).has_value()) return Reason::kUnsupported;
     }
-    return unless_always([&] { return policy::roll(2 * bytes_of(self)); });
+    return unless_always([&] { return policy::pad(2 * bytes_of(self)); });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, c10::SymIntArrayRef shifts,
                     at::IntArrayRef dims) {
@@ -168,13 +164,15 @@ struct Cat {
     if (channels_last && *d != 1) return Reason::kLayout;
     int64_t inner = channels_last ? 1 : c10::multiply_integers(first.sizes().slice(*d + 1));
     inner *= static_cast<int64_t>(first.element_size());
-    bool is_aligned = true, is_strided = false;
+    bool is_dense = !channels_last;
+    int64_t narrowest = bytes;
     for (const Tensor& tensor : tensors) {
-      is_aligned = is_aligned && tensor.size(*d) * inner % kAccessBytes == 0;
-      is_strided = is_strided || !tensor.is_contiguous(tensor.suggest_memory_format());
+      const int64_t slice = tensor.size(*d) * inner;
+      is_dense = is_dense && slice % kAccessBytes == 0 && tensor.is_contiguous();
+      narrowest = std::min(narrowest, slice);
     }
     return unless_always(
-        [&] { return policy::cat(2 * bytes, is_aligned, is_strided, tensors.size()); });
+        [&] { return policy::cat(2 * bytes, is_dense, tensors.size(), narrowest); });
   }
   static Tensor run(c10::DispatchKeySet key, const at::ITensorListRef& tensors, int64_t dim) {
     return redispatch(gpuopt::Cat{tensors, dim}, key);
@@ -184,7 +182,9 @@ struct Cat {
 // ---------------------------------------------------------------- operators
 
 #define GPUOPT_BORDERS(Name, aten, mode)                                                         \
-  using Name##1d = Border<at::_ops::aten##1d, operator_named(#aten "1d"), mode>;                 \
+  using Name##1d = Border<at::_ops::aten##1d, operator_named(#aten "1d"), 1, mode>;              \
+  using Name##2d = Border<at::_ops::aten##2d, operator_named(#aten "2d"), 2, mode>;              \
+  using Name##3d = Border<at::_ops::aten##3d, operator_named(#aten "3d"), 3, mode>;              \
   using Name##1dBackward =                                                                       \
       BorderBackward<at::_ops::aten##1d_backward, operator_named(#aten "1d_backward"), 1, mode>; \
   using Name##2dBackward =                                                                       \

@@ -281,33 +281,27 @@ inline Reason copy(const transpose::Problem& problem) {
   return bytes >= 2 * kMiB ? Reason::kTaken : Reason::kSize;
 }
 
-// ATen fills the result of a constant pad before it copies. Rows of 4-byte values below this are
-// put together of many short runs here: 0.72 to 1.06 times ATen, and 1.0 to 1.6 above. Half types
-// are 1.1 to 3.5 times as fast with any rows (pads.jsonl).
-constexpr int64_t kNarrowestRow = kKiB;
+// Constant pads and rolls. ATen fills the result of a pad before it copies, and rolls one dimension
+// after the other (pads.jsonl, also for the rules below).
+inline Reason pad(int64_t bytes) { return bytes >= 2 * kMiB ? Reason::kTaken : Reason::kSize; }
 
-inline Reason constant_pad(int64_t bytes, int64_t row_bytes, int64_t item) {
-  if (item > 2 && row_bytes < kNarrowestRow) return Reason::kAtenIsFaster;
-  return bytes >= kMiB ? Reason::kTaken : Reason::kSize;
-}
-
-// Of signals: 1.35 to 2.5 times ATen's kernel from here on, and 0.89 to 1.4 times below.
+// Reflection and replication. Smaller ones are 0.9 to 3 times as fast as ATen's.
 inline Reason border(int64_t bytes) { return bytes >= 16 * kMiB ? Reason::kTaken : Reason::kSize; }
 
-// ATen adds atomically.
-inline Reason border_backward(int64_t bytes, bool is_image_reflected, int64_t item) {
-  if (is_image_reflected && item > 2) return Reason::kAtenIsFaster;  // 0.78 to 1.23 times ATen's
-  return bytes >= kMiB ? Reason::kTaken : Reason::kSize;
+// Of signals and images. ATen adds atomically, which is fast for float32: images are 0.4 to 1.6
+// times as fast here.
+inline Reason border_backward(int64_t bytes, int64_t dims, int64_t item) {
+  if (dims > 1 && item > 2) return Reason::kAtenIsFaster;
+  return border(bytes);
 }
 
-// ATen rolls one dimension after the other.
-inline Reason roll(int64_t bytes) { return bytes >= kMiB ? Reason::kTaken : Reason::kSize; }
+// ATen copies dense slices of whole vectors as fast, four tensors at a time. A warp of narrow
+// slices reads the descriptions of many sources.
+constexpr int64_t kNarrowSlice = kKiB;
 
-// ATen starts a kernel for four tensors at a time, and reads strided ones value by value. Others
-// are 0.4 to 1.7 times as fast here.
-inline Reason cat(int64_t bytes, bool is_aligned, bool is_strided, size_t tensors) {
-  if (!is_aligned || (!is_strided && tensors < 6)) return Reason::kAtenIsFaster;
-  return bytes >= kMiB ? Reason::kTaken : Reason::kSize;
+inline Reason cat(int64_t bytes, bool is_dense, size_t tensors, int64_t narrowest) {
+  if (is_dense && (tensors < 6 || narrowest < kNarrowSlice)) return Reason::kAtenIsFaster;
+  return pad(bytes);
 }
 
 // ---------------------------------------------------------------- estimates

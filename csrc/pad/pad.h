@@ -6,7 +6,7 @@
 
 #include "common/dtype.h"
 #include "common/export.h"
-#include "pad/pad_plan.h"
+#include "pad/pad_sum_plan.h"
 
 namespace gpuopt::pad {
 

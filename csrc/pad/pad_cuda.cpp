@@ -42,7 +42,8 @@ Fill vector_of(const std::optional<at::Scalar>& value, at::ScalarType dtype) {
   const bool is_zero =
       !number.isComplex() && number.toDouble() == 0 && !std::signbit(number.toDouble());
   if (is_zero && !at::isFloat8Type(dtype)) return fill;
-  const Tensor element = at::empty({2}, dtype).fill_(number);  // of one, it does not refuse
+  const Tensor element =
+      unfilled({2}, at::dtype(dtype)).fill_(number);  // of one, it does not refuse
   const size_t bytes = element.element_size();
   for (size_t at = 0; at < sizeof(fill); at += bytes) {
     std::memcpy(reinterpret_cast<char*>(fill.words) + at, element.const_data_ptr(), bytes);
@@ -76,19 +77,11 @@ at::DimVector before_of(at::IntArrayRef pad, int64_t rank) {
   return before;
 }
 
-// Borders of images and volumes, for which ATen's kernels are faster: copy_runs takes 0.7 to 2.4
-// times as long (benchmarks/results/nvidia-h200/pads.jsonl).
-bool is_by_aten(const Pad& op, Mode mode) {
-  return (mode == Mode::kReflect || mode == Mode::kReplicate) && op.pad.size() > 2 &&
-         at::isFloatingType(op.self.scalar_type()) &&
-         op.self.suggest_memory_format() == at::MemoryFormat::Contiguous;
-}
-
 Tensor pad_cuda(const Pad& op) {
   const char* name = name_of<Pad>();
   const at::SymDimVector checked = check(op);
   check_memory(name, {{"input", op.self}});
-  if (op.self.numel() == 0 || is_by_aten(op, *mode_named(op.mode))) return by_aten(op);
+  if (op.self.numel() == 0) return by_aten(op);
   const c10::cuda::CUDAGuard guard(op.self.device());
   const at::IntArrayRef pad = C10_AS_INTARRAYREF_SLOW(op.pad);
   const Tensor out = result_for(op, pad, C10_AS_INTARRAYREF_SLOW(checked));

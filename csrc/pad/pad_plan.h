@@ -1,5 +1,4 @@
-// Plans of padding, rolling and concatenation, and of the gradients of padding. Plain host C++,
-// tested without a GPU.
+// Plans of padding, rolling and concatenation. Plain host C++, tested without a GPU.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +13,9 @@ namespace gpuopt::pad {
 
 enum class Mode : uint8_t { kConstant, kReflect, kReplicate, kCircular };
 
-constexpr int kThreads = 256;
-constexpr int kVectors = 2;   // of a thread of a copy
+constexpr int kCopyThreads = 128;
+constexpr int kPieces = 4;  // of a thread of a copy, in flight together
+constexpr int kTileBytes = kCopyThreads * kPieces * kAccessBytes;
 constexpr int kMaxDims = 8;   // of a problem
 constexpr int kMaxOuter = 4;  // dimensions of rows, after merging
 constexpr int kMaxRuns = 16;  // of a row
@@ -67,14 +67,14 @@ struct Problem {
   }
 };
 
-// ---------------------------------------------------------------- copies
-
 // Neighbouring bytes of a row of `out`, from neighbouring bytes of one source.
 struct Run {
   const char* data = nullptr;       // of the first element, in row 0
   const char* end = nullptr;        // of the memory of the source
   int begin = 0, last = 0;          // bytes of the row
   int step = 1;                     // -1: elements in reverse. 0: one element, repeated
+  int piece = 0;                    // the first one, of all pieces of the row
+  FastDiv length;                   // bytes
   int64_t strides[kMaxOuter] = {};  // bytes
 };
 
@@ -86,8 +86,10 @@ struct Outer {
 struct CopyArgs {
   char* out = nullptr;
   uint64_t bytes = 0;
+  int tile_bytes = kTileBytes;  // of a block
   FastDiv row_bytes;
-  uint32_t rows = 1;
+  FastDiv row_pieces;
+  bool fills = false;  // bytes are from no run
   Mode mode = Mode::kConstant;
   int outers = 0, runs = 0;
   Outer outer[kMaxOuter];
@@ -97,33 +99,80 @@ struct CopyArgs {
 
 struct CopyPlan {
   CopyArgs args;
-  int item = 0;  // bytes of an element, or 0 if all runs go forward
+  int unit = kAccessBytes;  // bytes that move together: a power of two
+  bool is_dense = false;    // pieces are of many rows
   LaunchShape shape;
 };
 
 constexpr int64_t kMostRowBytes = 1 << 30;
 
-// Fills in the launch. Returns whether the kernel supports the sizes.
-inline bool finish(CopyPlan& plan, int64_t row_bytes, int64_t rows) {
+// Fills in the pieces of rows and the launch. Returns whether the kernel supports the sizes.
+inline bool finish(CopyPlan& plan, int64_t row_bytes, int64_t rows, int64_t item,
+                   bool is_fixed = false) {
   if (row_bytes > kMostRowBytes || rows > kMaxIndex32) return false;
-  plan.args.row_bytes = divide_by(row_bytes);
-  plan.args.rows = static_cast<uint32_t>(rows);
-  plan.args.bytes = static_cast<uint64_t>(row_bytes) * rows;
-  plan.shape.threads = kThreads;
-  plan.shape.blocks = static_cast<unsigned>(
-      ceil_div<uint64_t>(plan.args.bytes, kThreads * kVectors * kAccessBytes));
+  CopyArgs& args = plan.args;
+  // The lowest set bit of `bits` is the unit to which all addresses are aligned.
+  uint64_t bits = row_bytes | kAccessBytes | (is_fixed ? item : 0);
+  int covered = 0;
+  for (int r = 0; r < args.runs; ++r) {
+    const Run& run = args.run[r];
+    bits |=
+        reinterpret_cast<uintptr_t>(run.data) | run.begin | run.last | (run.step == 1 ? 0 : item);
+    for (int d = 0; d < args.outers; ++d) bits |= static_cast<uint64_t>(run.strides[d]);
+    covered += run.last - run.begin;
+  }
+  plan.unit = static_cast<int>(bits & (~bits + 1));
+  // Bytes that an aligned vector with a unit of a run may have outside of the run.
+  const int over = kAccessBytes - plan.unit;
+  int pieces = 0;
+  bool is_dense = args.outers == 1 && !is_fixed;
+  for (int r = 0; r < args.runs; ++r) {
+    Run& run = args.run[r];
+    const int length = run.last - run.begin;
+    run.piece = pieces;
+    run.length = divide_by(std::max(length, 1));
+    pieces += ceil_div(length + over, kAccessBytes);
+    is_dense = is_dense && run.step == 1 && run.strides[0] == length;
+  }
+  pieces = std::max(pieces, 1);
+  args.fills = covered < row_bytes;
+  for (int d = 0; d < args.outers; ++d) {
+    const Outer& dim = args.outer[d];
+    const bool is_whole = dim.before == 0 && static_cast<int>(dim.padded.divisor) == dim.size;
+    args.fills = args.fills || (args.mode == Mode::kConstant && !is_whole);
+    is_dense = is_dense && is_whole;
+  }
+  // Threads have one round of pieces in most tiles.
+  constexpr int kStep = 128, kRound = kCopyThreads * kPieces;
+  const int64_t spare = plan.unit < kAccessBytes ? 2 : 0;
+  int64_t fitting =
+      std::min(row_bytes * (kRound - spare) / pieces, (kRound - spare) * kAccessBytes);
+  plan.is_dense = is_dense && pieces * kAccessBytes > 2 * covered;
+  if (plan.is_dense) {
+    fitting = (kRound - 2 * args.runs) * kAccessBytes * row_bytes / std::max(covered, 1);
+  }
+  args.tile_bytes =
+      static_cast<int>(std::clamp<int64_t>(fitting / kStep * kStep, kStep, kTileBytes));
+  args.row_bytes = divide_by(row_bytes);
+  args.row_pieces = divide_by(pieces);
+  args.bytes = static_cast<uint64_t>(row_bytes) * rows;
+  const uint64_t blocks = ceil_div<uint64_t>(args.bytes, args.tile_bytes);
+  if (blocks > kMaxIndex32) return false;
+  plan.shape.threads = kCopyThreads;
+  plan.shape.blocks = static_cast<unsigned>(blocks);
   plan.shape.use_pdl = true;
   return true;
 }
 
 // Of a tensor with elements. Nothing if the elements of rows are apart, or the kernel does not
-// support the sizes.
-inline std::optional<CopyPlan> make_plan(Problem problem) {
+// support the sizes. `is_fixed`: dimensions are
+// not merged, and elements move one by one.
+inline std::optional<CopyPlan> make_plan(Problem problem, bool is_fixed = false) {
   int64_t last = 0;
   for (int d = 0; d < problem.num_dims; ++d) {
     last += (problem.dims[d].size - 1) * problem.dims[d].stride;
   }
-  problem.merge();
+  if (!is_fixed) problem.merge();
   CopyPlan plan;
   CopyArgs& args = plan.args;
   args.out = static_cast<char*>(problem.out);
@@ -154,7 +203,6 @@ inline std::optional<CopyPlan> make_plan(Problem problem) {
     run.last = static_cast<int>(end * problem.item);
     run.data = in + from * inner.stride * problem.item;
     run.step = step;
-    if (step != 1) plan.item = static_cast<int>(problem.item);
     args.run[args.runs++] = run;
   };
   const int64_t size = inner.size, core = inner.before, after = core + size;
@@ -168,7 +216,9 @@ inline std::optional<CopyPlan> make_plan(Problem problem) {
   if (mode == Mode::kReplicate) add(after, inner.padded, size - 1, 0);
   if (mode == Mode::kCircular) add(after, inner.padded, after_begin - core - size, 1);
   if (args.runs == 0) args.run[args.runs++] = {in, in, 0, 0};
-  return finish(plan, inner.padded * problem.item, rows) ? std::optional(plan) : std::nullopt;
+  return finish(plan, inner.padded * problem.item, rows, problem.item, is_fixed)
+             ? std::optional(plan)
+             : std::nullopt;
 }
 
 // One of the tensors of a concatenation.
@@ -220,82 +270,7 @@ inline std::optional<CopyPlan> make_plan(std::span<const Source> sources,
   for (int d = 0; d < args.outers; ++d) {
     args.outer[d] = {divide_by(merged[d]), static_cast<int>(merged[d]), 0};
   }
-  return finish(plan, row * item, rows) ? std::optional(plan) : std::nullopt;
-}
-
-// ---------------------------------------------------------------- gradients
-
-constexpr int kMaxSumDims = 4;
-
-struct SumDim {
-  FastDiv size;
-  int padded = 1, before = 0;
-  int single_first = 0, single_last = 1;  // indices that have one copy
-  int stride = 0;                         // of the gradient, in elements
-};
-
-struct SumArgs {
-  const char* grad = nullptr;
-  const char* grad_end = nullptr;
-  void* out = nullptr;
-  uint32_t total = 0;  // elements of out
-  Mode mode = Mode::kReflect;
-  SumDim dims[kMaxSumDims];
-};
-
-struct SumPlan {
-  SumArgs args;
-  LaunchShape shape;
-};
-
-// Sums the values of `in`, which has the padded sizes, whose index maps to the same element of
-// `out`. Both are contiguous and have elements. Nothing if there are more than 2^31 elements or too
-// many dimensions.
-inline std::optional<SumPlan> make_sum_plan(Problem problem) {
-  int64_t padded = 1, total = 1;
-  for (int d = 0; d < problem.num_dims; ++d) {
-    Dim& dim = problem.dims[d];
-    dim.stride = total;  // merging compares the strides of the tensor that was padded
-    total *= dim.size;
-    padded *= dim.padded;
-    if (std::max(padded, total) > kMaxIndex32 - kAccessBytes) return std::nullopt;
-  }
-  problem.merge();
-  if (problem.num_dims > kMaxSumDims) return std::nullopt;
-  SumPlan plan;
-  SumArgs& args = plan.args;
-  padded = 1;
-  for (int d = 0; d < problem.num_dims; ++d) {
-    const Dim& dim = problem.dims[d];
-    const int64_t after = dim.padded - dim.before - dim.size;
-    int64_t first = 0, last = dim.size;
-    if (problem.mode == Mode::kReflect) {
-      if (dim.before > 0) first = dim.before + 1;
-      if (after > 0) last = dim.size - 1 - after;
-    } else if (problem.mode == Mode::kReplicate) {
-      if (dim.before > 0) first = 1;
-      if (after > 0) last = dim.size - 1;
-    } else {
-      first = std::max<int64_t>(after, 0);
-      last = dim.size - std::max<int64_t>(dim.before, 0);
-    }
-    first = std::max(first, -dim.before);
-    last = std::min(last, dim.size + std::min<int64_t>(after, 0));
-    args.dims[d] = {divide_by(dim.size),          static_cast<int>(dim.padded),
-                    static_cast<int>(dim.before), static_cast<int>(first),
-                    static_cast<int>(last),       static_cast<int>(padded)};
-    padded *= dim.padded;
-  }
-  args.grad = static_cast<const char*>(problem.in);
-  args.grad_end = args.grad + padded * problem.item;
-  args.out = problem.out;
-  args.total = static_cast<uint32_t>(total);
-  args.mode = problem.mode;
-  plan.shape.threads = kThreads;
-  plan.shape.blocks = static_cast<unsigned>(
-      ceil_div<int64_t>(total * problem.item, kThreads * int64_t{kAccessBytes}));
-  plan.shape.use_pdl = true;
-  return plan;
+  return finish(plan, row * item, rows, item) ? std::optional(plan) : std::nullopt;
 }
 
 }  // namespace gpuopt::pad

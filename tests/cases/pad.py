@@ -31,7 +31,8 @@ BORDER_DTYPES = (*FLOATS, torch.int8, torch.int64, torch.uint8, torch.complex64,
 def _aten(self: torch.Tensor, pad, mode="constant", value=None) -> torch.Tensor:
     """On CUDA, ATen's borders of channels-last images are contiguous. gpuopt's have the format that they have on the CPU."""
     result = F.pad(self, pad, mode, value)
-    if mode not in ("reflect", "replicate") or self.device.type != "cuda":
+    is_batched = torch._C._functorch.is_batchedtensor(self)  # vmap does not tell the format
+    if mode not in ("reflect", "replicate") or self.device.type != "cuda" or is_batched:
         return result
     for format in (torch.channels_last, torch.channels_last_3d):
         if self.dim() == (4 if format == torch.channels_last else 5) and self.is_contiguous(memory_format=format):

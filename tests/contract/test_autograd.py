@@ -213,7 +213,8 @@ def test_backward_twice(case, device):
             first = torch.autograd.grad(result, sample.differentiable, weights, retain_graph=True)
             second = torch.autograd.grad(result, sample.differentiable, weights)
             for a, b in zip(first, second, strict=True):
-                assert different_bits(a, b) is None, sample.name
+                # ATen's kernels may add atomically.
+                assert op is case.aten or different_bits(a, b) is None, sample.name
             refusals.append(raised_by(torch.autograd.grad, result, sample.differentiable, weights))
         wanted = refusals[1] if _count_saved(case.op, sample) else None
         assert type(refusals[0]) is type(wanted), f"[{sample.name}] {refusals[0]!r}, expected {wanted!r}"

@@ -185,3 +185,31 @@ def test_gradients(kernels, mode, dtype):
         result = out[: want.size * encoded.itemsize].view(encoded.dtype)
         np.testing.assert_array_equal(decode(dtype, result), want)
         assert (out[want.size * encoded.itemsize :] == 0xCD).all()
+
+
+@pytest.mark.parametrize("mode", [REFLECT, REPLICATE, CIRCULAR])
+def test_gradients_of_rows_in_several_tiles(kernels, mode):
+    """Long rows to which several rows map, borders that are wider than a group of threads, and a tile with more rows than are noted."""
+    for sizes, pads in (
+        ([3, 5, 3001], [(0, 0), (2, 1), (90, 33)]),
+        ([700, 3], [(1, 1), (1, 1)]),
+        ([2, 40, 130], [(0, 0), (9, 9), (9, 9)]),
+    ):
+        index = flat_sources(mode, sizes, pads)
+        values = np.random.default_rng(mode).integers(-4, 5, size=index.size).astype(np.float64)
+        want = np.bincount(index.reshape(-1), values, int(np.prod(sizes)))
+        encoded = encode(F32, values)
+        grad, out = at_the_end(encoded.nbytes, 0), at_the_end(want.size * 4, 0)
+        grad[: encoded.nbytes] = encoded.view(np.uint8)
+        strides = np.cumprod([1, *sizes[:0:-1]])[::-1]
+        dims = described(sizes, pads, strides)
+        assert kernels.sum_padded(mode, F32.number, address(grad), address(out), len(sizes), dims) == len(sizes)
+        np.testing.assert_array_equal(out[: want.size * 4].view(np.float32), want)
+
+
+@pytest.mark.parametrize("item", [1, 2, 8])
+def test_narrow_rows_behind_each_other(kernels, item):
+    """Vectors of many rows. Also with a gap, where there are none."""
+    for gap in (0, 1):
+        for width, pads in ((1, (0, 1)), (3, (0, 1)), (3, (2, 0)), (5, (1, 1)), (2, (0, 0))):
+            copy_and_compare(kernels, CONSTANT, item, [3001, width], [(0, 0), pads], offset=gap, gap=gap)

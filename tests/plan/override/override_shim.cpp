@@ -57,9 +57,7 @@ int64_t transposition(int64_t rank, const int64_t* sizes, const int64_t* out, co
   return problem->batch_dims;
 }
 
-int64_t constant_pad_reason(int64_t bytes, int64_t row_bytes, int64_t item) {
-  return number_of(policy::constant_pad(bytes, row_bytes, item));
-}
+int64_t pad_reason(int64_t bytes) { return number_of(policy::pad(bytes)); }
 
 bool adds_bags(int64_t entries, int64_t rows, int64_t row_bytes) {
   return policy::adds_bags(entries, rows, row_bytes);
@@ -71,14 +69,12 @@ int64_t bags_reason(int64_t entries, int64_t row_bytes) {
 
 int64_t border_reason(int64_t bytes) { return number_of(policy::border(bytes)); }
 
-int64_t border_backward_reason(int64_t bytes, bool is_image_reflected, int64_t item) {
-  return number_of(policy::border_backward(bytes, is_image_reflected, item));
+int64_t border_backward_reason(int64_t bytes, int64_t dims, int64_t item) {
+  return number_of(policy::border_backward(bytes, dims, item));
 }
 
-int64_t roll_reason(int64_t bytes) { return number_of(policy::roll(bytes)); }
-
-int64_t cat_reason(int64_t bytes, bool is_aligned, bool is_strided, int64_t tensors) {
-  return number_of(policy::cat(bytes, is_aligned, is_strided, static_cast<size_t>(tensors)));
+int64_t cat_reason(int64_t bytes, bool is_dense, int64_t tensors, int64_t narrowest) {
+  return number_of(policy::cat(bytes, is_dense, static_cast<size_t>(tensors), narrowest));
 }
 
 int64_t upsample_reason(bool backward, bool channels_last, int64_t images, int64_t bytes) {

@@ -350,26 +350,21 @@ def test_bags_that_are_taken_were_faster(policy):
 
 
 def test_copies_that_are_taken_were_faster(policy):
-    """Pads, rolls, concatenations and gathers. The gradient of a small volume took 1.15 times ATen's time, most of it the host's."""
+    """Pads, their gradients, rolls and concatenations. Taken rows save 90 % or more of the time that can be saved."""
 
     def is_taken(row):
-        kind, is_gradient, size = row["call"].split()[0], row["pass"] == "gradient", row["bytes"]
-        item = 4 if row["dtype"] == "f32" else 2
+        kind, size, item = row["kind"], row["bytes"], 4 if row["dtype"] == "f32" else 2
+        if row.get("gradient"):  # of volumes, none is taken
+            dims = len(row["shape"]) - 2
+            return dims < 3 and policy.border_backward_reason(*long(size, dims, item)) == TAKEN
         if kind in ("reflect", "replicate"):
-            if is_gradient:
-                is_image = kind == "reflect" and row["rank"] > 3
-                return policy.border_backward_reason(*long(size), is_image, *long(item)) == TAKEN
-            return row["rank"] == 3 and policy.border_reason(*long(size)) == TAKEN
-        if is_gradient or kind == "gather":
-            return False  # of other operators
-        if kind in ("constant", "crop"):
-            return policy.constant_pad_reason(*long(size, row["row_bytes"], item)) == TAKEN
-        if kind == "roll":
-            return policy.roll_reason(*long(size)) == TAKEN
-        return policy.cat_reason(*long(size), row["aligned"], row["strided"], *long(row["tensors"])) == TAKEN
+            return policy.border_reason(*long(size)) == TAKEN
+        if kind == "cat":
+            return policy.cat_reason(*long(size), row["dense"], *long(row["tensors"], row["narrowest"])) == TAKEN
+        return policy.pad_reason(*long(size)) == TAKEN
 
-    rows = [row for row in lines("pads.jsonl") if not row["call"].startswith("gather")]
-    assert share_saved(rows, is_taken, 0.86) >= 0.75
+    rows = [row for row in lines("pads.jsonl") if row["kind"] != "gather"]
+    assert share_saved(rows, is_taken, 0.9) >= 0.9
 
 
 def test_decisions_about_channel_norms(policy):
