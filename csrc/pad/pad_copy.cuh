@@ -1,6 +1,7 @@
 // The kernel of padding, rolling and concatenation, and of the gradients of padding.
 #pragma once
 
+#include <cassert>
 #include <type_traits>
 
 #include "common/launch.cuh"
@@ -297,18 +298,17 @@ __global__ __launch_bounds__(kCopyThreads, 8) void copy_runs(const __grid_consta
     }
   }
   grid_dependency_wait();
-  for (int round = pieces.first; round < pieces.end; round += kCopyThreads * kPieces) {
-    AnyPiece piece[kPieces];
+  assert(pieces.end - pieces.first <= kRound);
+  AnyPiece piece[kPieces];
 #pragma unroll
-    for (int u = 0; u < kPieces; ++u) {
-      const int number = round + u * kCopyThreads + static_cast<int>(threadIdx.x);
-      piece[u].load(args, tile, number, number < pieces.end);
-    }
-    __syncthreads();  // the tile is filled
-#pragma unroll
-    for (int u = 0; u < kPieces; ++u) piece[u].store(args, tile, bytes);
+  for (int u = 0; u < kPieces; ++u) {
+    const int number = pieces.first + u * kCopyThreads + static_cast<int>(threadIdx.x);
+    piece[u].load(args, tile, number, number < pieces.end);
   }
   launch_next();
+  if (args.fills) __syncthreads();
+#pragma unroll
+  for (int u = 0; u < kPieces; ++u) piece[u].store(args, tile, bytes);
   __syncthreads();
   if constexpr (!std::is_same_v<Change, Nothing>) {
     Change::apply(change, tile, bytes);

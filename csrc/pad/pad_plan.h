@@ -15,7 +15,8 @@ enum class Mode : uint8_t { kConstant, kReflect, kReplicate, kCircular };
 
 constexpr int kCopyThreads = 128;
 constexpr int kPieces = 4;  // of a thread of a copy, in flight together
-constexpr int kTileBytes = kCopyThreads * kPieces * kAccessBytes;
+constexpr int kRound = kCopyThreads * kPieces;
+constexpr int kTileBytes = kRound * kAccessBytes;
 constexpr int kMaxDims = 8;   // of a problem
 constexpr int kMaxOuter = 4;  // dimensions of rows, after merging
 constexpr int kMaxRuns = 16;  // of a row
@@ -106,6 +107,20 @@ struct CopyPlan {
 
 constexpr int64_t kMostRowBytes = 1 << 30;
 
+// The bytes of a tile that has at most kRound pieces, one for each thread and kPieces. A tile of t
+// bytes touches at most t / row_bytes + 2 rows. Each of them has `pieces`,
+constexpr int64_t tile_of_rows(int64_t row_bytes, int64_t pieces) {
+  return (kRound / pieces - 2) * row_bytes;
+}
+// or each of its runs has bytes / 16 + 2.
+constexpr int64_t tile_of_runs(int64_t row_bytes, int64_t runs) {
+  return (kRound - 4 * runs) * kAccessBytes * row_bytes / (row_bytes + 2 * runs * kAccessBytes);
+}
+// Vectors of many rows: those of a run have bytes / 16 + 2.
+constexpr int64_t tile_of_dense_rows(int64_t row_bytes, int64_t covered, int64_t runs) {
+  return ((kRound - 2 * runs) * kAccessBytes / std::max<int64_t>(covered, 1) - 2) * row_bytes;
+}
+
 // Fills in the pieces of rows and the launch. Returns whether the kernel supports the sizes.
 inline bool finish(CopyPlan& plan, int64_t row_bytes, int64_t rows, int64_t item,
                    bool is_fixed = false) {
@@ -142,15 +157,12 @@ inline bool finish(CopyPlan& plan, int64_t row_bytes, int64_t rows, int64_t item
     args.fills = args.fills || (args.mode == Mode::kConstant && !is_whole);
     is_dense = is_dense && is_whole;
   }
-  // Threads have one round of pieces in most tiles.
-  constexpr int kStep = 128, kRound = kCopyThreads * kPieces;
-  const int64_t spare = plan.unit < kAccessBytes ? 2 : 0;
-  int64_t fitting =
-      std::min(row_bytes * (kRound - spare) / pieces, (kRound - spare) * kAccessBytes);
   plan.is_dense = is_dense && pieces * kAccessBytes > 2 * covered;
-  if (plan.is_dense) {
-    fitting = (kRound - 2 * args.runs) * kAccessBytes * row_bytes / std::max(covered, 1);
-  }
+  const int64_t fitting = plan.unit == kAccessBytes ? kTileBytes
+                          : plan.is_dense ? tile_of_dense_rows(row_bytes, covered, args.runs)
+                                          : std::max(tile_of_rows(row_bytes, pieces),
+                                                     tile_of_runs(row_bytes, args.runs));
+  constexpr int kStep = 128;
   args.tile_bytes =
       static_cast<int>(std::clamp<int64_t>(fitting / kStep * kStep, kStep, kTileBytes));
   args.row_bytes = divide_by(row_bytes);
