@@ -25,7 +25,7 @@ _MOST_CALLS = 50  # in a round
 _HOLD_US, _LONGEST_HOLD_US = 60.0, 1000.0
 _CYCLES_PER_US = 2000
 _ROTATED_BYTES = 1 << 30
-_CEILING_BYTES = (128 << 20, 1 << 29, 4 << 30)
+_LEAST_CEILING, _MOST_CEILING = 128 << 20, 4 << 30  # bytes
 _UNIT_ITERATIONS = {"fma": 50_000, "tf32": 40_000}
 
 
@@ -104,12 +104,11 @@ def times(calls: dict[str, Callable[[int], Any]]) -> dict[str, Time | Exception]
 def bandwidth(read: int, written: int) -> tuple[float, str]:
     """Bytes per microsecond of the best simple kernel with traffic of this kind and size, and its name."""
     total = max(read + written, 1)
-    size = min(_CEILING_BYTES, key=lambda size: (max(size / total, total / size), -size))
-    while 2 * size > torch.cuda.mem_get_info()[0] and size > _CEILING_BYTES[0]:
-        size //= 4
+    fitting = max(torch.cuda.mem_get_info()[0] // 2, _LEAST_CEILING)
+    size = min(max(total, _LEAST_CEILING), _MOST_CEILING, fitting)
     share = read / total
     streams = 1 if share > 5 / 6 else 3 if share > 7 / 12 else 2 if share > 1 / 4 else 0
-    x = [torch.rand(size // 4 // max(streams, 1), device="cuda") for _ in range(max(streams, 1))]
+    x = [torch.rand(size // 4096 * 1024 // max(streams, 1), device="cuda") for _ in range(max(streams, 1))]
     copy = torch.ops.gpuopt_ladder.copy_in_flight
     kinds: dict[int, tuple[str, list[Callable[[int], Any]]]] = {
         0: ("write", [lambda _: x[0].fill_(1.5), lambda _: x[0].zero_()]),

@@ -77,6 +77,7 @@ class Roofline:
             axes.plot([at], [speed], marker, color=colour, markersize=9 if marker == "*" else 5, zorder=3)
             axes.annotate(
                 name, (at, speed), xytext=(2 * at, label), fontsize=7, color=colour, va="center",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
                 arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "relpos": (0, 0.5)},
             )  # fmt: skip
         axes.set_xscale("log")
