@@ -116,7 +116,7 @@ constexpr int64_t tile_of_rows(int64_t row_bytes, int64_t pieces) {
 constexpr int64_t tile_of_runs(int64_t row_bytes, int64_t runs) {
   return (kRound - 4 * runs) * kAccessBytes * row_bytes / (row_bytes + 2 * runs * kAccessBytes);
 }
-// Vectors of many rows: those of a run have bytes / 16 + 2.
+// Vectors of many rows: each run has bytes / 16 + 2 of them.
 constexpr int64_t tile_of_dense_rows(int64_t row_bytes, int64_t covered, int64_t runs) {
   return ((kRound - 2 * runs) * kAccessBytes / std::max<int64_t>(covered, 1) - 2) * row_bytes;
 }
