@@ -92,9 +92,10 @@ __device__ __forceinline__ uint4 load_16_bytes(const void* aligned, bool valid, 
   return words;
 }
 
-// Loads a word of 2, 4, 8 or 16 bytes if `valid`, without a branch; otherwise the result is `word`.
+// Loads a word of 2, 4, 8 or 16 bytes if `valid`, without a branch; otherwise the result is 0.
 template <typename Word>
-__device__ __forceinline__ Word load_word(const void* aligned, bool valid, Word word = {}) {
+__device__ __forceinline__ Word load_word(const void* aligned, bool valid) {
+  Word word = {};
 #if defined(__CUDA_ARCH__)
   const auto predicate = static_cast<uint32_t>(valid);
   if constexpr (sizeof(Word) == 16) {

@@ -357,7 +357,7 @@ inline bool adds_bags(int64_t entries, int64_t rows, int64_t row_bytes) {
 // sorted, which costs as much for one feature as for many. In the sweep, the 3 taken problems are
 // 0.84, 1.47 and 4.1 times as fast as ATen's, and 6 problems of fewer features 0.34 to 1.45 times.
 // With more rows than entries, few atomic operations meet: 0.49 times (10 features).
-constexpr int64_t kFewestScattered = 8;           // features of an index
+constexpr int64_t kFewestScattered = 8;  // features of an index
 constexpr int64_t kSmallestScattered = kMiB;
 
 inline Reason scatter_reduce(const Addition& add, int64_t features) {

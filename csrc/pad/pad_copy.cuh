@@ -84,23 +84,39 @@ struct Pieces {
   int first, end;
 };
 
-// Starts to load an aligned vector of a source, if it is needed. The units from `end` on are not
-// read. The branch comes first: after the load, it would wait for it.
+// An aligned vector of a source.
 template <typename Unit>
-__device__ __forceinline__ uint4 load_vector(const char* from, const char* end, bool needed) {
-  uint4 words = {};
-  const bool is_cut = end - from < kAccessBytes;
-  if (needed && is_cut) {
-    Unit units[kVecSize<Unit>] = {};
-#pragma unroll
-    for (int e = 0; e < kVecSize<Unit>; ++e) {
-      const char* unit = from + e * sizeof(Unit);
-      if (unit < end) units[e] = *reinterpret_cast<const Unit*>(unit);
-    }
-    memcpy(&words, units, sizeof(units));
+class Loaded {
+ public:
+  static constexpr int kUnit = sizeof(Unit);
+  static constexpr int kUnits = kVecSize<Unit>;
+
+  __device__ __forceinline__ void start(const char* from, bool needed, bool whole) {
+    from_ = from;
+    words_ = load_16_bytes(from, needed && whole, false);
+    is_cut_ = needed && !whole;
   }
-  return load_word(from, needed && !is_cut, words);
-}
+
+  // It is called after the start() of other vectors: the branch on the end of memory would make
+  // one wait for another.
+  __device__ __forceinline__ uint4 get(const char* end) {
+    if (is_cut_) {
+      Unit units[kUnits] = {};
+#pragma unroll
+      for (int e = 0; e < kUnits; ++e) {
+        const char* from = from_ + e * kUnit;
+        if (from < end) units[e] = *reinterpret_cast<const Unit*>(from);
+      }
+      memcpy(&words_, units, sizeof(units));
+    }
+    return words_;
+  }
+
+ private:
+  const char* from_;
+  uint4 words_;
+  bool is_cut_;
+};
 
 // Where the units of a vector of a run lie in the tile.
 template <typename Unit>
@@ -132,10 +148,9 @@ class Piece {
                                        bool exists) {
     auto row = static_cast<uint32_t>(number);
     const auto piece = static_cast<int>(args.row_pieces.divmod(row));
-    int r = 0;
-    while (r + 1 < args.runs && piece >= args.run[r + 1].piece) ++r;
-    run_ = r;
-    const Run& run = args.run[r];
+    run_ = 0;
+    while (run_ + 1 < args.runs && piece >= args.run[run_ + 1].piece) ++run_;
+    const Run& run = args.run[run_];
     const RowOffset offset(args, run, tile.row + row);
     const char* data = run.data + offset.bytes;
     const int row_begin = static_cast<int>(row * args.row_bytes.divisor) - tile.position;
@@ -155,14 +170,13 @@ class Piece {
     const int first = max(row_begin + run.begin, 0) - to_;
     const int last = min(row_begin + run.last, tile.end) - to_;
     const int lowest = max(first, 0) / kUnit, highest = min(max(last, 0) / kUnit, kUnits);
-    const bool is_needed = exists && offset.inside && lowest < highest;
-    needed_ = is_needed ? (1u << highest) - (1u << lowest) : 0;
-    words_ = load_vector<Unit>(from, run.end, is_needed);
+    needed_ = exists && offset.inside && lowest < highest ? (1u << highest) - (1u << lowest) : 0;
+    loaded_.start(from, needed_ != 0, run.end - from >= kAccessBytes);
   }
 
   __device__ __forceinline__ void store(const CopyArgs& args, const Tile&, char* shared) {
     const Run& run = args.run[run_];
-    uint4 words = words_;
+    uint4 words = loaded_.get(run.end);
     if constexpr (kUnit < kAccessBytes) {
       if (run.step < 0) words = reversed<kUnit>(words);
       if (run.step == 0) words = repeated<kUnit>(words, repeated_);
@@ -195,7 +209,7 @@ class Piece {
   }
 
  private:
-  uint4 words_;
+  Loaded<Unit> loaded_;
   int run_;
   int to_;           // the byte of the tile where the vector begins
   int repeated_;     // the byte of the vector where a repeated element begins
@@ -223,26 +237,26 @@ class DensePiece {
 
   __device__ __forceinline__ void load(const CopyArgs& args, const Tile& tile, int number,
                                        bool exists) {
-    int r = 0;
-    for (; r + 1 < args.runs; ++r) {
-      const int here = count(args.run[r], tile);
+    run_ = 0;
+    while (run_ + 1 < args.runs) {
+      const int here = count(args.run[run_], tile);
       if (number < here) break;
       number -= here;
+      ++run_;
     }
-    run_ = r;
-    const Run& run = args.run[r];
+    const Run& run = args.run[run_];
     const char* data = run.data + int64_t{tile.row} * run.strides[0];
     const auto shift = static_cast<int>(reinterpret_cast<uintptr_t>(data) % kAccessBytes);
     byte_ = number * kAccessBytes - shift;
     const char* from = data + byte_;
     const bool needed = exists && from < run.end;
     if (!needed) byte_ = -kAccessBytes;
-    words_ = load_vector<Unit>(from, run.end, needed);
+    loaded_.start(from, needed, run.end - from >= kAccessBytes);
   }
 
   __device__ __forceinline__ void store(const CopyArgs& args, const Tile& tile, char* shared) {
     const Run& run = args.run[run_];
-    const auto vec = vec_of<Unit>(words_);
+    const auto vec = vec_of<Unit>(loaded_.get(run.end));
 #pragma unroll
     for (int e = 0; e < kUnits; ++e) {
       const int byte = byte_ + e * kUnit;
@@ -256,7 +270,7 @@ class DensePiece {
   }
 
  private:
-  uint4 words_;
+  Loaded<Unit> loaded_;
   int run_;
   int byte_;  // of the run, from the first row of the tile on. Negative if there is no vector
 };

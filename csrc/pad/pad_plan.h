@@ -14,7 +14,7 @@ namespace gpuopt::pad {
 enum class Mode : uint8_t { kConstant, kReflect, kReplicate, kCircular };
 
 constexpr int kCopyThreads = 128;
-constexpr int kCopyBlocks = 9;  // of an SM, at least. With 8, copies take 1.02 times as long (H200)
+constexpr int kCopyBlocks = 8;  // of an SM. A ninth one would spill registers
 constexpr int kPieces = 4;      // of a thread of a copy, in flight together
 constexpr int kRound = kCopyThreads * kPieces;
 constexpr int kTileBytes = kRound * kAccessBytes;
