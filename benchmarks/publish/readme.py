@@ -114,7 +114,7 @@ def models(result: dict) -> str:
     return f"{gains(result)}\n\n" + wrapped(
         f"{result['gpu']['name']}, wall clock. PyTorch's time over gpuopt's is {medians} ([all](docs/models.md)): at best "
         f"{extreme(best)}, at worst {extreme(worst, f'; PyTorch to itself {model_report.noise(worst):.2f}')}. "
-        f"{slower / len(eager):.0%} are below {problems.SLOWER} beyond such noise. GPU time: {of_gpu:.2f} or more."
+        f"{slower / len(eager):.0%} are below {problems.SLOWER} beyond such noise. The ratio of GPU times is {of_gpu:.2f} or more in each step."
     )
 
 
