@@ -280,7 +280,7 @@ def test_the_front_page_counts_what_is_slower_beyond_the_noise():
     noisy = [row("dlrm", ms=(16.0, 24.0), again=30.0), row("sage", ms=(16.0, 16.4))]
     text = " ".join(readme.models(result(*slower, *noisy)).split())
     assert "at worst 0.67 (DLRM, bf16 training; PyTorch to itself 1.88). 50% are below 0.95 beyond such noise." in text
-    assert text.endswith("GPU time: 0.67 or more.")
+    assert text.endswith("The ratio of GPU times is 0.67 or more in each step.")
 
 
 def test_page_and_plot(tmp_path, monkeypatch):
