@@ -288,7 +288,7 @@ inline Reason pad(int64_t bytes) { return bytes >= 2 * kMiB ? Reason::kTaken : R
 // Reflection and replication. Smaller ones are 0.9 to 3 times as fast as ATen's.
 inline Reason border(int64_t bytes) { return bytes >= 16 * kMiB ? Reason::kTaken : Reason::kSize; }
 
-// Of signals and images. ATen adds atomically, which is fast for float32: images are 0.4 to 1.6
+// Of signals and images. ATen adds atomically, which is fast for float32: images are 0.3 to 1.4
 // times as fast here.
 inline Reason border_backward(int64_t bytes, int64_t dims, int64_t item) {
   if (dims > 1 && item > 2) return Reason::kAtenIsFaster;

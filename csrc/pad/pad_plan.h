@@ -108,16 +108,16 @@ struct CopyPlan {
 
 constexpr int64_t kMostRowBytes = 1 << 30;
 
-// The bytes of a tile that has at most kRound pieces, one for each thread and kPieces. A tile of t
-// bytes touches at most t / row_bytes + 2 rows. Each of them has `pieces`,
+// The bytes of a tile that has at most kRound pieces. A tile of t bytes has parts of at most
+// t / row_bytes + 2 rows. A row has `pieces`.
 constexpr int64_t tile_of_rows(int64_t row_bytes, int64_t pieces) {
   return (kRound / pieces - 2) * row_bytes;
 }
-// or each of its runs has bytes / 16 + 2.
+// Of long rows: a part of a run has bytes / 16 + 2 pieces.
 constexpr int64_t tile_of_runs(int64_t row_bytes, int64_t runs) {
   return (kRound - 4 * runs) * kAccessBytes * row_bytes / (row_bytes + 2 * runs * kAccessBytes);
 }
-// Vectors of many rows: each run has bytes / 16 + 2 of them.
+// Of pieces of many rows: a run has bytes / 16 + 2 in all rows of the tile together.
 constexpr int64_t tile_of_dense_rows(int64_t row_bytes, int64_t covered, int64_t runs) {
   return ((kRound - 2 * runs) * kAccessBytes / std::max<int64_t>(covered, 1) - 2) * row_bytes;
 }
@@ -158,7 +158,7 @@ inline bool finish(CopyPlan& plan, int64_t row_bytes, int64_t rows, int64_t item
     args.fills = args.fills || (args.mode == Mode::kConstant && !is_whole);
     is_dense = is_dense && is_whole;
   }
-  plan.is_dense = is_dense && pieces * kAccessBytes > 2 * covered;
+  plan.is_dense = is_dense && pieces * kAccessBytes > 2 * int64_t{covered};
   const int64_t fitting = plan.unit == kAccessBytes ? kTileBytes
                           : plan.is_dense ? tile_of_dense_rows(row_bytes, covered, args.runs)
                                           : std::max(tile_of_rows(row_bytes, pieces),

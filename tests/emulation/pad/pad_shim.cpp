@@ -52,6 +52,16 @@ extern "C" int copy_joined(int64_t item, uint64_t out, int count, const uint64_t
   return run(make_plan(sources, std::span(sizes, outers), item, reinterpret_cast<void*>(out)));
 }
 
+// Whether a concatenation of two dense sources has pieces of many rows. Nothing is read.
+extern "C" bool has_dense_pieces(int64_t item, int64_t row, int64_t rows) {
+  Source source;
+  source.data = reinterpret_cast<const void*>(4096);
+  source.row = row;
+  source.strides[0] = row;
+  const Source sources[] = {source, source};
+  return make_plan(sources, std::span(&rows, 1), item, nullptr).value().is_dense;
+}
+
 // Returns the dimensions after merging, or -1 if there is no plan.
 extern "C" int sum_padded(int mode, int dtype, uint64_t grad, uint64_t out, int num_dims,
                           const int64_t* dims) {

@@ -207,6 +207,13 @@ def test_gradients_of_rows_in_several_tiles(kernels, mode):
         np.testing.assert_array_equal(out[: want.size * 4].view(np.float32), want)
 
 
+def test_only_narrow_rows_share_vectors(kernels):
+    """A row of 1 GiB is the longest one. Twice its bytes are no int."""
+    kernels.has_dense_pieces.restype = ctypes.c_bool
+    for row, want in ((1, True), (3, True), (64, False), (1 << 28, False)):
+        assert kernels.has_dense_pieces(ctypes.c_int64(2), ctypes.c_int64(row), ctypes.c_int64(2)) == want
+
+
 @pytest.mark.parametrize("item", [1, 2, 8])
 def test_narrow_rows_behind_each_other(kernels, item):
     """Vectors of many rows. Also with a gap, where there are none."""
